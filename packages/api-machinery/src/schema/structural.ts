@@ -9,6 +9,7 @@ import { celCauses, patternCauses, withoutPatterns } from "./rules/schema-expres
 import { asNode, entries, maxSchemaDepth, type SchemaNode } from "./schema-node.ts";
 import { checkUnsupportedKeywords } from "./unsupported-keywords.ts";
 import { validate } from "./validate.ts";
+import { runSteps, type Steps } from "../values/steps.ts";
 import { checkCompleteness, checkValueValidation } from "./value-validation.ts";
 
 type Level = "root" | "item" | "field";
@@ -26,16 +27,24 @@ export interface StructuralOptions {
  * kube-apiserver's paths, reasons and messages. `path` is the path of the schema itself, for example
  * `spec.versions[0].schema.openAPIV3Schema`.
  */
-export function validateStructural(
+export function validateStructural(schema: Schema, path = "", options: StructuralOptions = {}): StatusCause[] {
+  return runSteps(validateStructuralInSteps(schema, path, options));
+}
+
+/** {@link validateStructural} in steps: one for each node of the schema. */
+export function* validateStructuralInSteps(
   schema: Schema,
   path = "",
   { compileExpressions = true }: StructuralOptions = {},
-): StatusCause[] {
+): Steps<StatusCause[]> {
   const causes: StatusCause[] = [];
   const excess = expressionLimitCauses(asNode(schema), path);
   if (excess.length > 0) return excess;
-  visit(asNode(schema), "root", path, 0, causes, compileExpressions);
+  yield;
+  yield* visit(asNode(schema), "root", path, 0, causes, compileExpressions);
+  yield;
   if (compileExpressions) causes.push(...patternCauses(asNode(schema), path));
+  yield;
   if (compileExpressions && causes.length === 0) causes.push(...celCauses(schema, path));
   // An unsupported keyword means another dialect of JSON Schema; further causes would only confuse.
   const foreign = causes.filter(({ message }) => message?.endsWith("is not supported"));
@@ -48,14 +57,15 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-function visit(
+function* visit(
   schema: SchemaNode,
   level: Level,
   path: string,
   depth: number,
   causes: StatusCause[],
   checksPatterns: boolean,
-): void {
+): Steps<void> {
+  yield;
   if (depth > maxSchemaDepth) {
     causes.push(forbiddenCause(path, `must not nest deeper than ${maxSchemaDepth} levels`));
     return;
@@ -66,11 +76,11 @@ function visit(
   checkType(schema, level, path, causes);
   if (type === "array" && items === undefined) causes.push(requiredCause(`${path}.items`, "must be specified"));
   if (Array.isArray(items)) causes.push(forbiddenCause(`${path}.items`, "items must be a schema object and not an array"));
-  else if (items !== undefined) visit(asNode(items), "item", `${path}.items`, depth + 1, causes, checksPatterns);
+  else if (items !== undefined) yield* visit(asNode(items), "item", `${path}.items`, depth + 1, causes, checksPatterns);
   for (const [name, property] of entries(properties)) {
     const at = `${path}.properties[${name}]`;
     if (name === "metadata" && level === "root") checkRootMetadata(property, at, causes);
-    else visit(property, "field", at, depth + 1, causes, checksPatterns);
+    else yield* visit(property, "field", at, depth + 1, causes, checksPatterns);
   }
   if (additionalProperties !== undefined) {
     const at = `${path}.additionalProperties`;
@@ -82,10 +92,11 @@ function visit(
     if (schema["x-kubernetes-embedded-resource"] === true) {
       causes.push(forbiddenCause(at, "must not be used if x-kubernetes-embedded-resource is set"));
     }
-    if (isJsonObject(additionalProperties)) visit(additionalProperties, "field", at, depth + 1, causes, checksPatterns);
+    if (isJsonObject(additionalProperties)) yield* visit(additionalProperties, "field", at, depth + 1, causes, checksPatterns);
   }
   if (level === "root" || schema["x-kubernetes-embedded-resource"] === true) checkTypeMeta(schema, path, causes);
-  checkValueValidation(schema, path, depth, causes);
+  yield* checkValueValidation(schema, path, depth, causes);
+  yield;
   // At the root only, as in kube-apiserver: below it, value validation may mention fields that are not specified.
   if (level === "root") checkCompleteness(schema, path, causes);
   checkDefault(schema, path, causes, checksPatterns);

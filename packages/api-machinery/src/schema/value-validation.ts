@@ -1,26 +1,30 @@
 import { isJsonObject, jsonEquals } from "../objects/json.ts";
 import { forbiddenCause, requiredCause } from "../protocol/field-causes.ts";
 import type { StatusCause } from "../protocol/status.ts";
+import type { Steps } from "../values/steps.ts";
 import { asNode, entries, list, maxSchemaDepth, type SchemaNode } from "./schema-node.ts";
 import { checkUnsupportedKeywords } from "./unsupported-keywords.ts";
 
 const intOrString = [{ type: "integer" }, { type: "string" }];
 
 /** Checks the branches of allOf, anyOf, oneOf and not, which may only validate values. */
-export function checkValueValidation(schema: SchemaNode, path: string, depth: number, causes: StatusCause[]): void {
+export function* checkValueValidation(schema: SchemaNode, path: string, depth: number, causes: StatusCause[]): Steps<void> {
   const isIntOrString = schema["x-kubernetes-int-or-string"] === true;
-  if (!isIntOrString || !jsonEquals(schema.anyOf, intOrString)) visitNestedList(schema.anyOf, `${path}.anyOf`, depth, causes);
-  list(schema.allOf).forEach((branch, index) => {
+  if (!isIntOrString || !jsonEquals(schema.anyOf, intOrString))
+    yield* visitNestedList(schema.anyOf, `${path}.anyOf`, depth, causes);
+  for (const [index, branch] of list(schema.allOf).entries()) {
     const { anyOf, ...others } = asNode(branch);
     const isCustomary = isIntOrString && index === 0 && jsonEquals(anyOf, intOrString);
-    visitNested(isCustomary ? others : asNode(branch), `${path}.allOf[${index}]`, depth + 1, causes);
-  });
-  visitNestedList(schema.oneOf, `${path}.oneOf`, depth, causes);
-  if (isJsonObject(schema.not)) visitNested(schema.not, `${path}.not`, depth + 1, causes);
+    yield* visitNested(isCustomary ? others : asNode(branch), `${path}.allOf[${index}]`, depth + 1, causes);
+  }
+  yield* visitNestedList(schema.oneOf, `${path}.oneOf`, depth, causes);
+  if (isJsonObject(schema.not)) yield* visitNested(schema.not, `${path}.not`, depth + 1, causes);
 }
 
-function visitNestedList(branches: unknown, path: string, depth: number, causes: StatusCause[]): void {
-  list(branches).forEach((branch, index) => visitNested(asNode(branch), `${path}[${index}]`, depth + 1, causes));
+function* visitNestedList(branches: unknown, path: string, depth: number, causes: StatusCause[]): Steps<void> {
+  for (const [index, branch] of list(branches).entries()) {
+    yield* visitNested(asNode(branch), `${path}[${index}]`, depth + 1, causes);
+  }
 }
 
 /** Keywords that describe structure and are therefore not allowed below allOf, anyOf, oneOf and not. */
@@ -41,7 +45,8 @@ const structuralKeywords = {
   "x-kubernetes-validations": "must be empty to be structural",
 } as const;
 
-function visitNested(schema: SchemaNode, path: string, depth: number, causes: StatusCause[]): void {
+function* visitNested(schema: SchemaNode, path: string, depth: number, causes: StatusCause[]): Steps<void> {
+  yield;
   if (depth > maxSchemaDepth) {
     causes.push(forbiddenCause(path, `must not nest deeper than ${maxSchemaDepth} levels`));
     return;
@@ -51,13 +56,13 @@ function visitNested(schema: SchemaNode, path: string, depth: number, causes: St
     if (value !== undefined && value !== "" && value !== false) causes.push(forbiddenCause(`${path}.${key}`, detail));
   }
   checkUnsupportedKeywords(schema, path, causes);
-  if (isJsonObject(schema.items)) visitNested(schema.items, `${path}.items`, depth + 1, causes);
+  if (isJsonObject(schema.items)) yield* visitNested(schema.items, `${path}.items`, depth + 1, causes);
   for (const [name, property] of entries(schema.properties)) {
     const at = `${path}.properties[${name}]`;
     if (name === "metadata") causes.push(forbiddenCause(at, "must not be specified in a nested context"));
-    visitNested(property, at, depth + 1, causes);
+    yield* visitNested(property, at, depth + 1, causes);
   }
-  checkValueValidation(schema, path, depth, causes);
+  yield* checkValueValidation(schema, path, depth, causes);
 }
 
 /** Checks that every field that value validation mentions is specified outside of it. */

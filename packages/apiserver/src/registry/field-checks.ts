@@ -14,6 +14,7 @@ import {
   tooLongCause,
 } from "@keelson/api-machinery/validation";
 import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
+import { type Causes, eachItem } from "./causes.ts";
 
 /*
  * Checks of single fields with kube-apiserver's messages. `field` is the path in the cause. Schema validation reports missing
@@ -119,31 +120,29 @@ export function domainName(field: string, value: string): StatusCause[] {
 }
 
 /** Keys and values of labels. */
-export function labels(field: string, value: unknown): StatusCause[] {
-  if (!isJsonObject(value)) return [];
-  return causesOfItems(Object.entries(value), ([key, label]) => [
+export function* labels(field: string, value: unknown): Causes {
+  if (!isJsonObject(value)) return;
+  yield* eachItem(Object.entries(value), ([key, label]) => [
     ...labelKeyFaults(key).map((fault) => invalidCause(field, key, fault)),
     ...(typeof label === "string" ? labelValueFaults(label).map((fault) => invalidCause(field, label, fault)) : []),
   ]);
 }
 
 /** Keys of annotations. */
-export function annotations(field: string, value: unknown): StatusCause[] {
-  if (!isJsonObject(value)) return [];
-  return causesOfItems(Object.keys(value), (key) =>
+export function* annotations(field: string, value: unknown): Causes {
+  if (!isJsonObject(value)) return;
+  yield* eachItem(Object.keys(value), (key) =>
     qualifiedNameFaults(key.toLowerCase()).map((fault) => invalidCause(field, key, fault)),
   );
 }
 
 /** A LabelSelector. */
-export function labelSelector(field: string, selector: unknown): StatusCause[] {
-  if (!isJsonObject(selector)) return [];
-  return [
-    ...labels(`${field}.matchLabels`, valueAt(selector, "matchLabels")),
-    ...causesOfItems(listAt(selector, "matchExpressions"), (expression, index) =>
-      labelRequirement(`${field}.matchExpressions[${index}]`, expression),
-    ),
-  ];
+export function* labelSelector(field: string, selector: unknown): Causes {
+  if (!isJsonObject(selector)) return;
+  yield* labels(`${field}.matchLabels`, valueAt(selector, "matchLabels"));
+  yield* eachItem(listAt(selector, "matchExpressions"), (expression, index) =>
+    labelRequirement(`${field}.matchExpressions[${index}]`, expression),
+  );
 }
 
 /** A LabelSelector as Go prints it: in the order of its fields, with sorted labels. */
@@ -165,36 +164,35 @@ export function shownSelector(selector: unknown): object {
  * Validates one label requirement. `isNumeric` allows numeric comparison, as for node labels; `checksValues` (default true) rejects values
  * that are not label values.
  */
-export function labelRequirement(
+export function* labelRequirement(
   path: string,
   expression: unknown,
   { isNumeric = false, checksValues = true }: { readonly isNumeric?: boolean; readonly checksValues?: boolean } = {},
-): StatusCause[] {
-  const causes: StatusCause[] = [];
+): Causes {
   const operator = textAt(expression, "operator");
   const values = listAt(expression, "values");
   if (operator === "In" || operator === "NotIn") {
     if (values.length === 0) {
-      causes.push(requiredCause(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
+      yield requiredCause(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'");
     }
   } else if (operator === "Exists" || operator === "DoesNotExist") {
     if (values.length > 0) {
-      causes.push(forbiddenCause(`${path}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+      yield forbiddenCause(`${path}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
     }
   } else if (isNumeric && (operator === "Gt" || operator === "Lt")) {
     if (values.length !== 1) {
-      causes.push(requiredCause(`${path}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+      yield requiredCause(`${path}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'");
     }
-  } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
+  } else yield invalidCause(`${path}.operator`, operator, "not a valid selector operator");
   const key = textAt(expression, "key");
-  causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
-  if (!checksValues) return causes;
+  yield* labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault));
+  if (!checksValues) return;
   const ofValues = causesOfItems(values, (value, index) =>
     typeof value === "string"
       ? labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault))
       : [],
   );
-  return [...causes, ...ofValues];
+  yield* ofValues;
 }
 
 /** Whether a LabelSelector has no terms and so selects everything. */

@@ -1,6 +1,6 @@
+import type { Causes } from "./causes.ts";
 import type { DeepReadonly, KubernetesObject, Scope } from "@keelson/api-machinery";
 import type { PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery/schema";
-import type { StatusCause } from "@keelson/api-machinery/validation";
 import type { PruningMark } from "./crd/pruning-mark.ts";
 import type { DraftObject, ReceivedObject } from "./received.ts";
 
@@ -110,14 +110,14 @@ export interface Strategy<T extends KubernetesObject = KubernetesObject> {
    * Returns validation failures. Runs after schema validation. `old` is the object that an update replaces: parts unchanged from the
    * stored object need not be validated again.
    */
-  validate?(object: ReceivedObject<T>, old?: ReceivedObject<T>): readonly StatusCause[];
+  validate?(object: ReceivedObject<T>, old?: ReceivedObject<T>): Causes;
   /** Returns warnings for the client of a create or update. */
   warnings?(object: ReceivedObject<T>): readonly string[];
   /** The parts of these functions that concern the status, for writes through `status`. */
   readonly status?: Pick<Strategy<T>, "default" | "validate" | "prepareForUpdate">;
   /** Returns failures that apply to create only. Runs after `validate`. */
-  validateCreate?(object: ReceivedObject<T>): readonly StatusCause[];
-  validateUpdate?(object: ReceivedObject<T>, old: ReceivedObject<T>): readonly StatusCause[];
+  validateCreate?(object: ReceivedObject<T>): Causes;
+  validateUpdate?(object: ReceivedObject<T>, old: ReceivedObject<T>): Causes;
   /**
    * Runs when deletion begins, on the draft with the deletionTimestamp: sets `status.phase` (Namespace) or adds a
    * finalizer (CRD).

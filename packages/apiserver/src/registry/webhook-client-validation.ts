@@ -7,6 +7,7 @@ import {
   type StatusCause,
 } from "@keelson/api-machinery/validation";
 import { objectAt, textAt, valueAt } from "./object-fields.ts";
+import { type Causes, createRepeatCheck } from "./causes.ts";
 
 /** Versions of AdmissionReview and ConversionReview that this server sends. */
 export const acceptedReviewVersions: readonly string[] = ["v1", "v1beta1"];
@@ -18,13 +19,14 @@ export function defaultClientConfig(clientConfig: unknown): void {
 }
 
 /** Validates a WebhookClientConfig (admissionregistration/v1, apiextensions/v1). */
-export function clientConfigCauses(clientConfig: unknown, path: string): StatusCause[] {
+export function* clientConfigCauses(clientConfig: unknown, path: string): Causes {
   const url = valueAt(clientConfig, "url");
   const service = valueAt(clientConfig, "service");
   if ((url === undefined) === (service === undefined)) {
-    return [requiredCause(path, "exactly one of url or service is required")];
+    yield requiredCause(path, "exactly one of url or service is required");
+    return;
   }
-  return url === undefined ? serviceCauses(service, `${path}.service`) : urlCauses(String(url), `${path}.url`);
+  yield* url === undefined ? serviceCauses(service, `${path}.service`) : urlCauses(String(url), `${path}.url`);
 }
 
 const form = "; desired format: https://host[/path]";
@@ -52,42 +54,46 @@ function urlCauses(text: string, path: string): StatusCause[] {
   ];
 }
 
-function serviceCauses(service: unknown, path: string): StatusCause[] {
+function* serviceCauses(service: unknown, path: string): Causes {
   const port = valueAt(service, "port");
   const isPort = typeof port === "number" && port >= 1 && port <= 65_535;
-  return [
-    ...(textAt(service, "name") === "" ? [requiredCause(`${path}.name`)] : []),
-    ...(textAt(service, "namespace") === "" ? [requiredCause(`${path}.namespace`)] : []),
-    ...(isPort ? [] : [invalidCause(`${path}.port`, port, "port is not valid: must be between 1 and 65535, inclusive")]),
-    ...pathCauses(textAt(service, "path"), `${path}.path`),
-  ];
+  yield* textAt(service, "name") === "" ? [requiredCause(`${path}.name`)] : [];
+  yield* textAt(service, "namespace") === "" ? [requiredCause(`${path}.namespace`)] : [];
+  yield* isPort ? [] : [invalidCause(`${path}.port`, port, "port is not valid: must be between 1 and 65535, inclusive")];
+  yield* pathCauses(textAt(service, "path"), `${path}.path`);
 }
 
-function pathCauses(text: string, path: string): StatusCause[] {
-  if (text === "" || text === "/") return [];
-  if (text === "//") return [invalidCause(path, text, "segment[0] may not be empty")];
-  const causes = text.startsWith("/") ? [] : [invalidCause(path, text, "must start with a '/'")];
+function* pathCauses(text: string, path: string): Causes {
+  if (text === "" || text === "/") return;
+  if (text === "//") {
+    yield invalidCause(path, text, "segment[0] may not be empty");
+    return;
+  }
+  yield* text.startsWith("/") ? [] : [invalidCause(path, text, "must start with a '/'")];
   const segments = text.slice(1).replace(/\/$/, "").split("/");
   for (const [index, segment] of segments.entries()) {
+    yield;
     const faults = segment === "" ? [" may not be empty"] : dns1123SubdomainFaults(segment).map((fault) => `: ${fault}`);
-    causes.push(...faults.map((fault) => invalidCause(path, text, `segment[${index}]${fault}`)));
+    yield* faults.map((fault) => invalidCause(path, text, `segment[${index}]${fault}`));
   }
-  return causes;
 }
 
 /** Validates a list of review versions. `missing` is the detail if it is empty. */
-export function reviewVersionCauses(versions: readonly unknown[], path: string, missing: string): StatusCause[] {
-  if (versions.length === 0) return [requiredCause(path, missing)];
-  const causes: StatusCause[] = [];
+export function* reviewVersionCauses(versions: readonly unknown[], path: string, missing: string): Causes {
+  if (versions.length === 0) {
+    yield requiredCause(path, missing);
+    return;
+  }
+  const isRepeated = createRepeatCheck();
   for (const [index, version] of versions.entries()) {
+    yield;
     const at = `${path}[${index}]`;
-    if (versions.indexOf(version) < index) causes.push(invalidCause(at, version, "duplicate version"));
-    else causes.push(...dns1035LabelFaults(String(version)).map((fault) => invalidCause(at, version, fault)));
+    if (isRepeated(version)) yield invalidCause(at, version, "duplicate version");
+    else yield* dns1035LabelFaults(String(version)).map((fault) => invalidCause(at, version, fault));
   }
   if (!versions.some((version) => acceptedReviewVersions.includes(String(version)))) {
-    causes.push(invalidCause(path, versions, `must include at least one of ${acceptedReviewVersions.join(", ")}`));
+    yield invalidCause(path, versions, `must include at least one of ${acceptedReviewVersions.join(", ")}`);
   }
-  return causes;
 }
 
 /** Validates a PEM bundle, base64-encoded as in the object. */

@@ -10,6 +10,7 @@ import {
 } from "@keelson/api-machinery/server";
 import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
 import { definitionNameOfKind, definitionOf } from "../../registry/builtin/definition.ts";
+import { type Causes, collectInSteps } from "../../registry/causes.ts";
 import { scaleCauses } from "../../registry/crd/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { Call } from "../call.ts";
@@ -102,11 +103,11 @@ function withoutManagedFields(metadata: ObjectMeta): ObjectMeta {
 }
 
 /** Validates a normalized object against its schema and its kind's own rules. `live` is the object it replaces. */
-export function validationCauses(
+export function* validationCauses(
   call: Call,
   object: KubernetesObject,
   live: DeepReadonly<KubernetesObject> | undefined,
-): readonly StatusCause[] {
+): Steps<readonly StatusCause[]> {
   const { resource, info } = call;
   const causes =
     resource.origin === "builtin"
@@ -119,7 +120,7 @@ export function validationCauses(
   const { strategy } = resource;
   // A write to `status` leaves everything else as stored.
   const rules = info.subresource === "status" ? strategy.status?.validate : strategy.validate;
-  const own = newCauses(rules?.(object, live) ?? [], () => (live && rules?.(live, live)) ?? []);
+  const own = yield* newCauses(rules?.(object, live) ?? [], () => (live && rules?.(live, live)) ?? []);
   // A missing field is reported once: by the kind, which knows more, or else by the schema.
   const missing = new Set(own.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
   const remaining = causes.filter(({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field));
@@ -131,11 +132,12 @@ export function validationCauses(
  * The causes that the stored object does not have yet. It may be older than a rule, and its metadata and finalizers must remain
  * updatable. `stored` runs only if there are causes.
  */
-function newCauses(causes: readonly StatusCause[], stored: () => readonly StatusCause[]): readonly StatusCause[] {
-  if (causes.length === 0) return causes;
+function* newCauses(causes: Causes, stored: () => Causes): Steps<readonly StatusCause[]> {
+  const found = yield* collectInSteps(causes);
+  if (found.length === 0) return found;
   const textOf = ({ reason, field, message }: StatusCause): string => JSON.stringify([reason, field, message]);
-  const known = new Set(stored().map(textOf));
-  return causes.filter((cause) => !known.has(textOf(cause)));
+  const known = new Set((yield* collectInSteps(stored())).map(textOf));
+  return found.filter((cause) => !known.has(textOf(cause)));
 }
 
 /** Adds the kind's own warnings about an object to the response. */

@@ -1,6 +1,6 @@
 import { type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
-import { runSteps, trackUpdateInSteps } from "@keelson/api-machinery/server";
-import { unclassifiedError } from "@keelson/api-machinery/validation";
+import { runSteps, type Steps, trackUpdateInSteps } from "@keelson/api-machinery/server";
+import { type StatusCause, unclassifiedError } from "@keelson/api-machinery/validation";
 import { readBody } from "../object/body.ts";
 import { CallAdmission, operationOptions } from "../admission-request.ts";
 import { type Call, keyOf } from "../call.ts";
@@ -11,6 +11,7 @@ import { evaluateObject } from "./evaluate.ts";
 import { fieldContext } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "../object/metadata.ts";
 import type { ObjectOutcome } from "../outcome.ts";
+import { collectInSteps } from "../../registry/causes.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { isLarge, pauseIfLarge, takeSteps } from "../pause.ts";
 import { generateName } from "../random-source.ts";
@@ -115,11 +116,8 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   const shown = generation === undefined ? next.metadata : { ...next.metadata, generation };
   const metadataCauses = [...nameCauses(resource, next), ...metadataProblems(resource, shown)];
   if (isLarge(load.bytes)) await pauseIfLarge(call);
-  const causes = [
-    ...metadataCauses,
-    ...validationCauses(call, next, undefined),
-    ...(resource.strategy.validateCreate?.(next) ?? []),
-  ];
+  const validation = takeSteps(createCauses(call, next), load.bytes);
+  const causes = [...metadataCauses, ...(validation instanceof Promise ? await validation : validation)];
   if (causes.length > 0) throw invalid(resource, next.metadata.name ?? "", causes);
   const reviewing = call.admission.review(admission);
   if (reviewing instanceof Promise) await reviewing;
@@ -135,6 +133,12 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   const serving = serve(call, result.stored);
   const served = serving instanceof Promise ? await serving : serving;
   return { kind: "object", status: 201, object: served, resource, subresource: "" };
+}
+
+function* createCauses(call: Call, object: KubernetesObject): Steps<readonly StatusCause[]> {
+  const causes = yield* validationCauses(call, object, undefined);
+  const own = yield* collectInSteps(call.resource.strategy.validateCreate?.(object) ?? []);
+  return [...causes, ...own];
 }
 
 function admissionOf(call: Call, object: KubernetesObject, { isDryRun }: WriteOptions): CallAdmission {

@@ -1,7 +1,8 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject, type ManagedFieldsEntry, setOwn } from "@keelson/api-machinery";
-import { trackUpdateInSteps } from "@keelson/api-machinery/server";
+import { type Steps, trackUpdateInSteps } from "@keelson/api-machinery/server";
 import { type StatusCause, unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest, GroupVersionKind } from "../../admission/admission.ts";
+import { collectInSteps } from "../../registry/causes.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { readBody, requireNames } from "../object/body.ts";
@@ -143,9 +144,10 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   await pauseIfLarge(call);
   const metadataCauses = [...immutableCauses(next, live), ...deletionFaults, ...metadataProblems(resource, next.metadata)];
   await pauseIfLarge(call);
-  const ownCauses = validationCauses(call, next, live);
+  const ownCauses = await takeSteps(validationCauses(call, next, live), call.load.bytes);
   await pauseIfLarge(call);
-  const causes = [...metadataCauses, ...ownCauses, ...changeCauses(resource, subresource, next, live)];
+  const changes = await takeSteps(changeCauses(resource, subresource, next, live), call.load.bytes);
+  const causes = [...metadataCauses, ...ownCauses, ...changes];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   admission.object = update.view?.show(next) ?? next;
   await call.admission.validate(admission);
@@ -156,20 +158,20 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
 }
 
 /** Failures of a change. The stored object may be older than a default of its kind: what the default adds is not a change. */
-function changeCauses(
+function* changeCauses(
   resource: ServedResource,
   subresource: string,
   next: KubernetesObject,
   live: DeepReadonly<KubernetesObject>,
-): readonly StatusCause[] {
+): Steps<readonly StatusCause[]> {
   const own = resource.subresources?.find(({ name }) => name === subresource);
   const validate = own?.validateUpdate ?? resource.strategy.validateUpdate;
-  const causes = validate?.(next, live) ?? [];
+  const causes = yield* collectInSteps(validate?.(next, live) ?? []);
   const { default: setDefaults } = resource.strategy;
   if (causes.length === 0 || subresource !== "" || setDefaults === undefined) return causes;
   const complete = mutableCopy(live, false);
   setDefaults(complete);
-  return validate?.(next, complete) ?? [];
+  return yield* collectInSteps(validate?.(next, complete) ?? []);
 }
 
 /** The admission request of an update, or of its view. */

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { crdKinds } from "../kinds/extension/custom-resource-definitions.ts";
 import { listAt, setField, valueAt } from "../object-fields.ts";
 import { widgetCrd } from "../testing/crd-samples.ts";
+import { collectCauses } from "../causes.ts";
 
 interface Recorded {
   readonly name: string;
@@ -23,7 +24,7 @@ const { strategy } = crds;
 function causesOf(sent: KubernetesObject): { reason: string; field: string }[] {
   const crd = draft(sent);
   strategy.prepareForCreate?.(crd);
-  return (strategy.validate?.(crd) ?? []).map(({ reason = "", field = "" }) => ({ reason, field }));
+  return collectCauses(strategy.validate?.(crd) ?? []).map(({ reason = "", field = "" }) => ({ reason, field }));
 }
 
 /** Reasons and paths differ between versions of Kubernetes: the recorded ones are older. */
@@ -122,8 +123,8 @@ describe("the validation of CustomResourceDefinitions", () => {
     strategy.prepareForCreate?.(crd);
     const changed = draft(crd);
     setField(valueAt(changed, "spec") as object, "group", "other.example.com");
-    expect(strategy.validate?.(changed, crd)).toEqual([]);
-    expect(strategy.validateUpdate?.(changed, crd).map(({ field }) => field)).toEqual(["spec.group"]);
+    expect(collectCauses(strategy.validate?.(changed, crd) ?? [])).toEqual([]);
+    expect(collectCauses(strategy.validateUpdate?.(changed, crd) ?? []).map(({ field }) => field)).toEqual(["spec.group"]);
   });
 
   it("accepts conversion by webhook", () => {
@@ -173,7 +174,7 @@ describe("the validation of CustomResourceDefinitions", () => {
       const crd = draft(old) as KubernetesObject;
       edit(crd);
       strategy.prepareForUpdate?.(crd, old);
-      return (strategy.validateUpdate?.(crd, old) ?? []).map(({ field = "" }) => field);
+      return collectCauses(strategy.validateUpdate?.(crd, old) ?? []).map(({ field = "" }) => field);
     };
     const setScope = (crd: KubernetesObject): void => setField(valueAt(crd, "spec") as object, "scope", "Cluster");
     expect(changed(setScope)).toEqual([]);

@@ -14,6 +14,7 @@ import { listAt, mapAt, textAt, valueAt } from "../object-fields.ts";
 import { isConditionTrue } from "./crd-spec.ts";
 import { caBundleCauses, clientConfigCauses, reviewVersionCauses } from "../webhook-client-validation.ts";
 import { schemasByVersion, versionsCauses } from "./crd-version-validation.ts";
+import { type Causes, countCauses, eachItem } from "../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -21,91 +22,87 @@ type Read = DeepReadonly<KubernetesObject>;
  * Validates a CustomResourceDefinition (apiextensions/v1) with kube-apiserver's messages. Schemas that equal those of `old` are not
  * validated again: doing so for every write of the status takes most of the time that a CRD costs.
  */
-export function crdCauses(crd: Read, old?: Read): readonly StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* crdCauses(crd: Read, old?: Read): Causes {
   const spec = valueAt(crd, "spec");
   const group = textAt(spec, "group");
   const plural = textAt(spec, "names", "plural");
   const name = crd.metadata.name ?? "";
   // An update cannot change the name: kube-apiserver reports only that the group or plural is immutable.
   if (old === undefined && name !== `${plural}.${group}`)
-    causes.push(invalidCause("metadata.name", name, 'must be spec.names.plural+"."+spec.group'));
-  causes.push(...approvalCauses(crd, group));
+    yield invalidCause("metadata.name", name, 'must be spec.names.plural+"."+spec.group');
+  yield* approvalCauses(crd, group);
 
-  if (group === "") causes.push(requiredCause("spec.group"));
+  if (group === "") yield requiredCause("spec.group");
   else if (dns1123SubdomainFaults(group).length > 0) {
-    causes.push(invalidCause("spec.group", group, dns1123SubdomainFaults(group).join(",")));
-  } else if (!group.includes(".")) causes.push(invalidCause("spec.group", group, "should be a domain with at least one dot"));
+    yield invalidCause("spec.group", group, dns1123SubdomainFaults(group).join(","));
+  } else if (!group.includes(".")) yield invalidCause("spec.group", group, "should be a domain with at least one dot");
 
   const scope = textAt(spec, "scope");
-  if (scope === "") causes.push(requiredCause("spec.scope"));
+  if (scope === "") yield requiredCause("spec.scope");
   else if (scope !== "Cluster" && scope !== "Namespaced") {
-    causes.push(notSupportedCause("spec.scope", scope, ["Cluster", "Namespaced"]));
+    yield notSupportedCause("spec.scope", scope, ["Cluster", "Namespaced"]);
   }
   if (valueAt(spec, "preserveUnknownFields") === true) {
-    causes.push(
-      invalidCause(
-        "spec.preserveUnknownFields",
-        true,
-        "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
-      ),
+    yield invalidCause(
+      "spec.preserveUnknownFields",
+      true,
+      "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
     );
   }
   for (const field of ["plural", "singular", "kind", "listKind"]) {
-    if (textAt(spec, "names", field) === "") causes.push(requiredCause(`spec.names.${field}`));
+    if (textAt(spec, "names", field) === "") yield requiredCause(`spec.names.${field}`);
   }
-  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...inSharedParts(crd, versionsCauses(crd, old)));
-  return [...causes, ...conversionCauses(spec)];
+  yield* namesCauses(valueAt(spec, "names"), "spec.names");
+  yield* inSharedParts(crd, versionsCauses(crd, old));
+  yield* conversionCauses(spec);
 }
 
 /** Like {@link crdCauses}, for a write of the CRD itself: rejects expensive CEL rules as well, if there is no other fault. */
-export function crdSpecCauses(crd: Read, old?: Read): readonly StatusCause[] {
-  const causes = crdCauses(crd, old);
-  return causes.length > 0 ? causes : ruleCostCauses(crd, old);
+export function* crdSpecCauses(crd: Read, old?: Read): Causes {
+  const faults = yield* countCauses(crdCauses(crd, old));
+  if (faults === 0) yield* ruleCostCauses(crd, old);
 }
 
 /** Rejects changes to immutable fields of a CRD and the removal of stored versions. */
-export function crdUpdateCauses(crd: Read, old: Read): readonly StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* crdUpdateCauses(crd: Read, old: Read): Causes {
   const immutable = [
     ["group"],
     ["names", "plural"],
     ...(isConditionTrue(old, "Established") ? [["scope"], ["names", "kind"]] : []),
   ];
   for (const path of immutable) {
+    yield;
     const value = textAt(crd, "spec", ...path);
     if (value !== textAt(old, "spec", ...path)) {
-      causes.push(invalidCause(["spec", ...path].join("."), value, "field is immutable"));
+      yield invalidCause(["spec", ...path].join("."), value, "field is immutable");
     }
   }
   const versions = new Set(listAt(crd, "spec", "versions").map((version) => textAt(version, "name")));
   for (const [index, stored] of listAt(crd, "status", "storedVersions").entries()) {
+    yield;
     if (typeof stored === "string" && !versions.has(stored)) {
-      causes.push(
-        invalidCause(
-          `status.storedVersions[${index}]`,
-          stored,
-          "missing from spec.versions; " +
-            `${stored} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data ` +
-            `remains persisted in ${stored} and removes ${stored} from status.storedVersions`,
-        ),
+      yield invalidCause(
+        `status.storedVersions[${index}]`,
+        stored,
+        "missing from spec.versions; " +
+          `${stored} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data ` +
+          `remains persisted in ${stored} and removes ${stored} from status.storedVersions`,
       );
     }
   }
-  return causes;
 }
 
 /** Rejects CEL rules whose estimated cost exceeds the budget, in schemas that are new or changed. */
-function ruleCostCauses(crd: Read, old?: Read): readonly StatusCause[] {
+function* ruleCostCauses(crd: Read, old?: Read): Causes {
   const before = schemasByVersion(old);
   const changed = listAt(crd, "spec", "versions")
     .map((version, index) => ({ schema: schemaOf(version), old: before.get(textAt(version, "name")), index }))
     .filter(({ schema, old: previous }) => schema !== undefined && !jsonEquals(schema, previous));
   const hasRules = changed.some(({ schema }) => JSON.stringify(schema).includes('"x-kubernetes-validations"'));
-  if (!hasRules) return [];
-  return inSharedParts(
+  if (!hasRules) return;
+  yield* inSharedParts(
     crd,
-    changed.flatMap(({ schema, index }) =>
+    eachItem(changed, ({ schema, index }) =>
       schema === undefined ? [] : ruleBudgetCauses(schema, `spec.versions[${index}].schema.openAPIV3Schema`),
     ),
   );
@@ -123,13 +120,20 @@ const sharedParts: Readonly<Record<string, string>> = {
  * Names the fields of what all versions share as kube-apiserver does, where it belongs to the CRD: `spec.validation`. Each fault is
  * reported once.
  */
-function inSharedParts(crd: Read, causes: readonly StatusCause[]): readonly StatusCause[] {
+function* inSharedParts(crd: Read, causes: Causes): Causes {
   const versions = listAt(crd, "spec", "versions");
-  return causes.flatMap((cause) => {
+  const known = new Map<string, boolean>();
+  const isSharedPart = (part: string): boolean => {
+    const result = known.get(part) ?? isShared(versions, part);
+    known.set(part, result);
+    return result;
+  };
+  yield* eachItem(causes, (cause) => {
+    if (cause === undefined) return [];
     const { field = "" } = cause;
     const [prefix = "", index, part = ""] = /^spec\.versions\[(\d+)\]\.([A-Za-z]+)\b/.exec(field) ?? [];
     const shared = Object.hasOwn(sharedParts, part) ? sharedParts[part] : undefined;
-    if (shared === undefined || !isShared(versions, part)) return [cause];
+    if (shared === undefined || !isSharedPart(part)) return [cause];
     if (index !== "0") return [];
     // Messages about rules with `oldSelf` end with the path of a schema.
     const message = cause.message?.replace(/(?<= within )spec\.versions\[0\]\.schema\./, "spec.validation.");
@@ -173,46 +177,47 @@ function approvalCauses(crd: Read, group: string): StatusCause[] {
       ];
 }
 
-function namesCauses(names: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  const check = (field: string, value: string, prefix = ""): void => {
+function* namesCauses(names: unknown, path: string): Causes {
+  const check = (field: string, value: string, prefix = ""): readonly StatusCause[] => {
     const faults = value === "" ? [] : dns1035LabelFaults(prefix === "" ? value : value.toLowerCase());
-    if (faults.length > 0) causes.push(invalidCause(`${path}.${field}`, value, prefix + faults.join(",")));
+    return faults.length > 0 ? [invalidCause(`${path}.${field}`, value, prefix + faults.join(","))] : [];
   };
-  check("plural", textAt(names, "plural"));
-  check("singular", textAt(names, "singular"));
+  yield* check("plural", textAt(names, "plural"));
+  yield* check("singular", textAt(names, "singular"));
   const mixed = "may have mixed case, but should otherwise match: ";
-  check("kind", textAt(names, "kind"), mixed);
-  check("listKind", textAt(names, "listKind"), mixed);
+  yield* check("kind", textAt(names, "kind"), mixed);
+  yield* check("listKind", textAt(names, "listKind"), mixed);
   for (const field of ["shortNames", "categories"]) {
     for (const [index, value] of listAt(names, field).entries()) {
-      if (value === "") causes.push(invalidCause(`${path}.${field}[${index}]`, "", dns1035LabelFaults("").join(",")));
-      else check(`${field}[${index}]`, String(value));
+      yield;
+      if (value === "") yield invalidCause(`${path}.${field}[${index}]`, "", dns1035LabelFaults("").join(","));
+      else yield* check(`${field}[${index}]`, String(value));
     }
   }
   const kind = textAt(names, "kind");
   if (kind !== "" && kind === textAt(names, "listKind")) {
-    causes.push(invalidCause(`${path}.listKind`, kind, "kind and listKind may not be the same"));
+    yield invalidCause(`${path}.listKind`, kind, "kind and listKind may not be the same");
   }
-  return causes;
 }
 
-function conversionCauses(spec: unknown): StatusCause[] {
+function* conversionCauses(spec: unknown): Causes {
   const conversion = mapAt(spec, "conversion");
   const strategy = textAt(conversion, "strategy");
   const webhook = valueAt(conversion, "webhook");
   if (strategy === "None") {
-    return webhook === undefined || Object.keys(mapAt(conversion, "webhook")).length === 0
+    yield* webhook === undefined || Object.keys(mapAt(conversion, "webhook")).length === 0
       ? []
       : [forbiddenCause("spec.conversion.webhook", "should not be set when strategy is not set to Webhook")];
+    return;
   }
-  if (strategy !== "Webhook") return [notSupportedCause("spec.conversion.strategy", strategy, ["None", "Webhook"])];
+  if (strategy !== "Webhook") {
+    yield notSupportedCause("spec.conversion.strategy", strategy, ["None", "Webhook"]);
+    return;
+  }
   const clientConfig = valueAt(webhook, "clientConfig");
   const path = "spec.conversion.webhookClientConfig";
-  return [
-    ...(clientConfig === undefined
-      ? [requiredCause(path, "required when strategy is set to Webhook")]
-      : [...clientConfigCauses(clientConfig, path), ...caBundleCauses(valueAt(clientConfig, "caBundle"), `${path}.caBundle`)]),
-    ...reviewVersionCauses(listAt(webhook, "conversionReviewVersions"), "spec.conversion.conversionReviewVersions", ""),
-  ];
+  yield* clientConfig === undefined
+    ? [requiredCause(path, "required when strategy is set to Webhook")]
+    : [...clientConfigCauses(clientConfig, path), ...caBundleCauses(valueAt(clientConfig, "caBundle"), `${path}.caBundle`)];
+  yield* reviewVersionCauses(listAt(webhook, "conversionReviewVersions"), "spec.conversion.conversionReviewVersions", "");
 }

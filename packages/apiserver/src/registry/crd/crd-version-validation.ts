@@ -1,6 +1,6 @@
 import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import type { Schema } from "@keelson/api-machinery/schema";
-import { validateStructural } from "@keelson/api-machinery/server";
+import { validateStructuralInSteps } from "@keelson/api-machinery/server";
 import {
   dns1035LabelFaults,
   forbiddenCause,
@@ -10,54 +10,52 @@ import {
 } from "@keelson/api-machinery/validation";
 import { listAt, textAt, valueAt } from "../object-fields.ts";
 import { columnCauses, scaleCauses, selectableCauses } from "./crd-view-validation.ts";
+import type { Causes } from "../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
 /** Validates the versions of a CRD. The structure of a schema is not validated again if it equals that of the same version in `old`. */
-export function versionsCauses(crd: Read, old?: Read): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* versionsCauses(crd: Read, old?: Read): Causes {
   const versions = listAt(crd, "spec", "versions");
   const stored = schemasByVersion(old);
   const names = versions.map((version) => textAt(version, "name"));
   for (const [index, version] of versions.entries()) {
+    yield;
     const path = `spec.versions[${index}]`;
     const faults = dns1035LabelFaults(textAt(version, "name"));
     // In kube-apiserver the first version is also that of the CRD.
     for (const field of faults.length === 0 ? [] : [`${path}.name`, ...(index === 0 ? ["spec.version"] : [])]) {
-      causes.push(invalidCause(field, textAt(version, "name"), faults.join(",")));
+      yield;
+      yield invalidCause(field, textAt(version, "name"), faults.join(","));
     }
     const warning = textAt(version, "deprecationWarning");
     if (warning !== "" && valueAt(version, "deprecated") !== true) {
-      causes.push(invalidCause(`${path}.deprecationWarning`, warning, "can only be set for deprecated versions"));
+      yield invalidCause(`${path}.deprecationWarning`, warning, "can only be set for deprecated versions");
     }
-    causes.push(...warningCauses(`${path}.deprecationWarning`, warning));
+    yield* warningCauses(`${path}.deprecationWarning`, warning);
     const schema = valueAt(version, "schema", "openAPIV3Schema");
-    if (!isJsonObject(schema)) causes.push(requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required"));
+    if (!isJsonObject(schema)) yield requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required");
     else {
       const isUnchanged = jsonEquals(schema, stored.get(textAt(version, "name")));
-      if (!isUnchanged) causes.push(...structuralCauses(schema, `${path}.schema.openAPIV3Schema`));
-      causes.push(...rootCauses(schema, version, `${path}.schema.openAPIV3Schema`));
+      if (!isUnchanged) yield* structuralCauses(schema, `${path}.schema.openAPIV3Schema`);
+      yield* rootCauses(schema, version, `${path}.schema.openAPIV3Schema`);
     }
-    causes.push(
-      ...scaleCauses(version, `${path}.subresources.scale`),
-      ...columnCauses(version, `${path}.additionalPrinterColumns`),
-      ...selectableCauses(version, `${path}.selectableFields`),
-    );
+    yield* scaleCauses(version, `${path}.subresources.scale`);
+    yield* columnCauses(version, `${path}.additionalPrinterColumns`);
+    yield* selectableCauses(version, `${path}.selectableFields`);
   }
-  if (new Set(names).size < names.length)
-    causes.push(invalidCause("spec.versions", names, "must contain unique version names"));
+  if (new Set(names).size < names.length) yield invalidCause("spec.versions", names, "must contain unique version names");
   const storage = versions.filter((version) => valueAt(version, "storage") === true);
   if (storage.length !== 1) {
-    causes.push(invalidCause("spec.versions", names, "must have exactly one version marked as storage version"));
+    yield invalidCause("spec.versions", names, "must have exactly one version marked as storage version");
   }
   const storedVersions = listAt(crd, "status", "storedVersions");
   if (storedVersions.length === 0) {
-    causes.push(invalidCause("status.storedVersions", storedVersions, "must have at least one stored version"));
+    yield invalidCause("status.storedVersions", storedVersions, "must have at least one stored version");
   } else if (storage.length > 1) {
     const last = textAt(storage.at(-1), "name");
-    causes.push(invalidCause("status.storedVersions", storedVersions, `must have the storage version ${last}`));
+    yield invalidCause("status.storedVersions", storedVersions, `must have the storage version ${last}`);
   }
-  return causes;
 }
 
 /** The schemas of a CRD by the name of their version. */
@@ -116,25 +114,25 @@ const rootWords = new Set([
   "x-kubernetes-validations",
 ]);
 
-function rootCauses(schema: Readonly<Record<string, unknown>>, version: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  if (schema["nullable"] === true) causes.push(forbiddenCause(`${path}.nullable`, "nullable cannot be true at the root"));
-  if (valueAt(version, "subresources", "status") === undefined) return causes;
+function* rootCauses(schema: Readonly<Record<string, unknown>>, version: unknown, path: string): Causes {
+  if (schema["nullable"] === true) yield forbiddenCause(`${path}.nullable`, "nullable cannot be true at the root");
+  if (valueAt(version, "subresources", "status") === undefined) return;
   if (schema["type"] !== undefined && schema["type"] !== "object") {
     const detail = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled';
-    causes.push(invalidCause(`${path}.type`, schema["type"], detail));
+    yield invalidCause(`${path}.type`, schema["type"], detail);
   }
   for (const word of Object.keys(schema)) {
+    yield;
     if (rootWords.has(word)) continue;
     const detail = `only ${[...rootWords].join(", ")} are allowed at the root of the schema if the status subresource is enabled`;
-    return [...causes, invalidCause(path, `{${word}}`, detail)];
+    yield invalidCause(path, `{${word}}`, detail);
+    return;
   }
-  return causes;
 }
 
 /** Like kube-apiserver, checks the structure only if the keywords are valid. */
-function structuralCauses(schema: Schema, path: string): readonly StatusCause[] {
-  const causes = validateStructural(schema, path);
+function* structuralCauses(schema: Schema, path: string): Causes {
+  const causes = yield* validateStructuralInSteps(schema, path);
   const ofWords = causes.filter(({ message = "" }) => /(?: is not supported| to be structural)$/.test(message));
-  return ofWords.length > 0 ? ofWords : causes;
+  yield* ofWords.length > 0 ? ofWords : causes;
 }

@@ -1,5 +1,6 @@
 import { invalidCause, requiredCause, type StatusCause, tooManyCause } from "@keelson/api-machinery/validation";
 import { listAt, textAt, valueAt } from "../object-fields.ts";
+import type { Causes } from "../causes.ts";
 
 /** A simple JSON path without lists (`.spec.a.b`), as selectable fields use. */
 const simplePath = /^(?:\.[A-Za-z_][A-Za-z0-9_-]*)+$/;
@@ -30,49 +31,47 @@ const columnTypes = ["boolean", "date", "integer", "number", "string"];
 const columnFormats = ["int32", "int64", "float", "double", "byte", "date", "date-time", "password", "name"];
 
 /** Validates the printer columns of a CRD version at `path`. */
-export function columnCauses(version: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* columnCauses(version: unknown, path: string): Causes {
   for (const [index, column] of listAt(version, "additionalPrinterColumns").entries()) {
+    yield;
     const at = `${path}[${index}]`;
     const type = textAt(column, "type");
     const format = textAt(column, "format");
     const jsonPath = textAt(column, "jsonPath");
-    if (textAt(column, "name") === "") causes.push(requiredCause(`${at}.name`));
-    if (type === "") causes.push(requiredCause(`${at}.type`, `must be one of ${columnTypes.join(",")}`));
-    else if (!columnTypes.includes(type))
-      causes.push(invalidCause(`${at}.type`, type, `must be one of ${columnTypes.join(",")}`));
+    if (textAt(column, "name") === "") yield requiredCause(`${at}.name`);
+    if (type === "") yield requiredCause(`${at}.type`, `must be one of ${columnTypes.join(",")}`);
+    else if (!columnTypes.includes(type)) yield invalidCause(`${at}.type`, type, `must be one of ${columnTypes.join(",")}`);
     if (format !== "" && !columnFormats.includes(format)) {
-      causes.push(invalidCause(`${at}.format`, format, `must be one of ${columnFormats.join(",")}`));
+      yield invalidCause(`${at}.format`, format, `must be one of ${columnFormats.join(",")}`);
     }
-    if (jsonPath === "") causes.push(requiredCause(`${at}.jsonPath`));
+    if (jsonPath === "") yield requiredCause(`${at}.jsonPath`);
     else if (!jsonPath.startsWith(".")) {
-      causes.push(invalidCause(`${at}.jsonPath`, jsonPath, "must be a simple json path starting with ."));
+      yield invalidCause(`${at}.jsonPath`, jsonPath, "must be a simple json path starting with .");
     }
   }
-  return causes;
 }
 
 const maxSelectableFields = 8;
 
 /** Validates the selectable fields of a CRD version at `path`. */
-export function selectableCauses(version: unknown, path: string): StatusCause[] {
+export function* selectableCauses(version: unknown, path: string): Causes {
   const fields = listAt(version, "selectableFields");
-  const causes: StatusCause[] = [];
+
   const seen = new Set<string>();
   for (const [index, field] of fields.entries()) {
+    yield;
     const jsonPath = textAt(field, "jsonPath");
     const at = `${path}[${index}].jsonPath`;
-    if (jsonPath === "") causes.push(requiredCause(at));
+    if (jsonPath === "") yield requiredCause(at);
     else {
       const fault = selectableFault(valueAt(version, "schema", "openAPIV3Schema"), jsonPath);
-      if (fault !== undefined) causes.push(invalidCause(at, jsonPath, fault));
+      if (fault !== undefined) yield invalidCause(at, jsonPath, fault);
     }
     if (seen.has(jsonPath))
-      causes.push({ reason: "FieldValueDuplicate", field: at, message: `Duplicate value: ${JSON.stringify(jsonPath)}` });
+      yield { reason: "FieldValueDuplicate", field: at, message: `Duplicate value: ${JSON.stringify(jsonPath)}` };
     seen.add(jsonPath);
   }
-  if (seen.size > maxSelectableFields) causes.push(tooManyCause(path, seen.size, maxSelectableFields));
-  return causes;
+  if (seen.size > maxSelectableFields) yield tooManyCause(path, seen.size, maxSelectableFields);
 }
 
 function selectableFault(schema: unknown, jsonPath: string): string | undefined {

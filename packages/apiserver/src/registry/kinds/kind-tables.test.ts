@@ -5,6 +5,7 @@ import { builtinKinds } from "../builtin-kinds.ts";
 import { listAt, mapAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 import { noReviews } from "../testing/crd-samples.ts";
+import { collectCauses } from "../causes.ts";
 
 const now = Date.parse("2026-01-01T00:10:00Z");
 const kinds = builtinKinds({ clock: { now: () => now }, reviews: noReviews });
@@ -39,7 +40,9 @@ function created(plural: string, fields: Fields): KubernetesObject {
 
 /** `<reason> <field>` of what is wrong with what a create makes. */
 function refusals(plural: string, fields: Fields): readonly string[] {
-  return (kindOf(plural).strategy.validate?.(created(plural, fields)) ?? []).map(({ reason, field }) => `${reason} ${field}`);
+  return collectCauses(kindOf(plural).strategy.validate?.(created(plural, fields)) ?? []).map(
+    ({ reason, field }) => `${reason} ${field}`,
+  );
 }
 
 /** `<reason> <field>` of what is wrong with an update from one to the other. */
@@ -50,7 +53,9 @@ function updateRefusals(plural: string, before: Fields, after: Fields): readonly
   kind.strategy.default?.(next);
   kind.strategy.prepareForUpdate?.(next, old);
   if (kind.hasStatus) Reflect.set(next, "status", Reflect.get(old, "status"));
-  const causes = [...(kind.strategy.validate?.(next) ?? []), ...(kind.strategy.validateUpdate?.(next, old) ?? [])];
+  const causes = [kind.strategy.validate?.(next), kind.strategy.validateUpdate?.(next, old)].flatMap((found) =>
+    collectCauses(found ?? []),
+  );
   return causes.map(({ reason, field }) => `${reason} ${field}`);
 }
 

@@ -4,6 +4,7 @@ import { builtinKinds } from "../builtin-kinds.ts";
 import { mapAt, textAt, valueAt } from "../object-fields.ts";
 import type { ServedResource } from "../served-resource.ts";
 import { noReviews } from "../testing/crd-samples.ts";
+import { collectCauses } from "../causes.ts";
 
 const now = Date.parse("2026-01-01T00:10:00Z");
 const kinds = builtinKinds({ clock: { now: () => now }, reviews: noReviews });
@@ -35,14 +36,16 @@ function create(
   const made = draft(sent);
   kind.strategy.default?.(made);
   kind.strategy.prepareForCreate?.(made);
-  return { made, causes: (kind.strategy.validate?.(made) ?? []).map(({ reason, field }) => `${reason} ${field}`) };
+  return { made, causes: collectCauses(kind.strategy.validate?.(made) ?? []).map(({ reason, field }) => `${reason} ${field}`) };
 }
 
 function update(kind: ServedResource, old: KubernetesObject, sent: KubernetesObject) {
   const made = draft(sent);
   kind.strategy.default?.(made);
   kind.strategy.prepareForUpdate?.(made, old);
-  const causes = [...(kind.strategy.validate?.(made) ?? []), ...(kind.strategy.validateUpdate?.(made, old) ?? [])];
+  const causes = [kind.strategy.validate?.(made), kind.strategy.validateUpdate?.(made, old)].flatMap((found) =>
+    collectCauses(found ?? []),
+  );
   return { made, causes: causes.map(({ reason, field }) => `${reason} ${field}`) };
 }
 

@@ -1,7 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import {
-  causesOfItems,
   dns1123LabelFaults,
   dns1123SubdomainFaults,
   duplicateCause,
@@ -14,6 +13,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 import { maxPemBytes, pemBlocks } from "../../pem-blocks.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -52,34 +52,34 @@ const usages = [
 const minExpirationSeconds = 600;
 
 /** Validates the spec of a new request. */
-export function requestCauses(request: Read): StatusCause[] {
+export function* requestCauses(request: Read): Causes {
   const spec = valueAt(request, "spec");
-  const causes: StatusCause[] = [];
+
   const fault = requestFault(textAt(spec, "request"));
-  if (fault !== undefined) causes.push(invalidCause("spec.request", textAt(spec, "request"), fault));
-  causes.push(...usageCauses(listAt(spec, "usages")));
-  causes.push(...signerCauses("spec.signerName", textAt(spec, "signerName")));
+  if (fault !== undefined) yield invalidCause("spec.request", textAt(spec, "request"), fault);
+  yield* usageCauses(listAt(spec, "usages"));
+  yield* signerCauses("spec.signerName", textAt(spec, "signerName"));
   const seconds = valueAt(spec, "expirationSeconds");
   if (typeof seconds === "number" && seconds < minExpirationSeconds) {
     const detail = "may not specify a duration less than 600 seconds (10 minutes)";
-    causes.push(invalidCause("spec.expirationSeconds", seconds, detail));
+    yield invalidCause("spec.expirationSeconds", seconds, detail);
   }
-  return causes;
 }
 
-function usageCauses(requested: readonly unknown[]): StatusCause[] {
-  if (requested.length === 0) return [requiredCause("spec.usages")];
+function* usageCauses(requested: readonly unknown[]): Causes {
+  if (requested.length === 0) {
+    yield requiredCause("spec.usages");
+    return;
+  }
   const seen = new Set<unknown>();
-  return [
-    ...causesOfItems(requested, (usage, index) =>
-      usages.includes(String(usage)) ? [] : [notSupportedCause(`spec.usages[${index}]`, usage, usages)],
-    ),
-    ...causesOfItems(requested, (usage, index) => {
-      if (seen.has(usage)) return [duplicateCause(`spec.usages[${index}]`, usage)];
-      seen.add(usage);
-      return [];
-    }),
-  ];
+  yield* eachItem(requested, (usage, index) =>
+    usages.includes(String(usage)) ? [] : [notSupportedCause(`spec.usages[${index}]`, usage, usages)],
+  );
+  yield* eachItem(requested, (usage, index) => {
+    if (seen.has(usage)) return [duplicateCause(`spec.usages[${index}]`, usage)];
+    seen.add(usage);
+    return [];
+  });
 }
 
 const tooLarge = `must be at most ${maxPemBytes} bytes of PEM`;
@@ -108,23 +108,27 @@ const maxDomainLength = 253;
 /** A domain, `/`, and a path of a label, `.` and a subdomain. */
 const maxSignerLength = maxDomainLength + 1 + 63 + 1 + maxDomainLength;
 
-function signerCauses(field: string, name: string): StatusCause[] {
-  if (name === "") return [requiredCause(field)];
+function* signerCauses(field: string, name: string): Causes {
+  if (name === "") {
+    yield requiredCause(field);
+    return;
+  }
   if (name === "kubernetes.io/legacy-unknown") {
-    return [invalidCause(field, name, "the legacy signerName is not allowed via this API version")];
+    yield invalidCause(field, name, "the legacy signerName is not allowed via this API version");
+    return;
   }
   const [domain = "", path = "", ...rest] = name.split("/");
   if (!name.includes("/") || rest.length > 0) {
-    return [invalidCause(field, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")];
+    yield invalidCause(field, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'");
+    return;
   }
-  const causes = domain.length > maxDomainLength ? [tooLongCause(field, maxDomainLength)] : [];
-  causes.push(...firstFaults(field, domain, dns1123LabelFaults));
+  yield* domain.length > maxDomainLength ? [tooLongCause(field, maxDomainLength)] : [];
+  yield* firstFaults(field, domain, dns1123LabelFaults);
   if (!domain.includes(".")) {
-    causes.push(invalidCause(field, domain, "should be a domain with at least two segments separated by dots"));
+    yield invalidCause(field, domain, "should be a domain with at least two segments separated by dots");
   }
-  causes.push(...firstFaults(field, path, dns1123SubdomainFaults));
-  if (name.length > maxSignerLength) causes.push(tooLongCause(field, maxSignerLength));
-  return causes;
+  yield* firstFaults(field, path, dns1123SubdomainFaults);
+  if (name.length > maxSignerLength) yield tooLongCause(field, maxSignerLength);
 }
 
 /** The faults of the first label of `text` that has any. */
@@ -138,9 +142,9 @@ function firstFaults(field: string, text: string, faultsOf: (label: string) => r
 }
 
 /** Validates each condition, and all of them together. */
-export function conditionCauses(request: Read): StatusCause[] {
+export function* conditionCauses(request: Read): Causes {
   const seen = new Set<string>();
-  return causesOfItems(listAt(request, "status", "conditions"), (condition, index) => {
+  yield* eachItem(listAt(request, "status", "conditions"), (condition, index) => {
     const causes: StatusCause[] = [];
     const field = `status.conditions[${index}]`;
     const [type, status] = [textAt(condition, "type"), textAt(condition, "status")];
@@ -159,25 +163,25 @@ export function conditionCauses(request: Read): StatusCause[] {
 }
 
 /** Validates a write to `status`, which neither decides nor replaces a certificate. */
-export function statusCauses(request: Read, old: Read): StatusCause[] {
+export function* statusCauses(request: Read, old: Read): Causes {
   const [certificate, before] = [textAt(request, "status", "certificate"), textAt(old, "status", "certificate")];
   const fault = certificate === before ? undefined : certificateFault(certificate);
-  const added = decisions.filter((type) => countOf(request, type) > countOf(old, type));
-  return [
-    ...conditionCauses(request),
-    ...(fault === undefined ? [] : [invalidCause("status.certificate", "<certificate data>", fault)]),
-    ...removedConditionCauses(request, old),
-    ...added.map((type) => conditionForbidden("add", type)),
-    ...(before === "" || certificate === before
-      ? []
-      : [forbiddenCause("status.certificate", "updates may not modify existing certificate content")]),
-  ];
+  const [now, counted] = [conditionCounts(request), conditionCounts(old)];
+  const added = decisions.filter((type) => (now.get(type) ?? 0) > (counted.get(type) ?? 0));
+  yield* conditionCauses(request);
+  if (fault !== undefined) yield invalidCause("status.certificate", "<certificate data>", fault);
+  yield* removedConditionCauses(request, old);
+  yield* added.map((type) => conditionForbidden("add", type));
+  if (before !== "" && certificate !== before) {
+    yield forbiddenCause("status.certificate", "updates may not modify existing certificate content");
+  }
 }
 
 /** A decision or a failure stays. */
 export function removedConditionCauses(request: Read, old: Read): StatusCause[] {
+  const [now, before] = [conditionCounts(request), conditionCounts(old)];
   return trueConditions
-    .filter((type) => countOf(request, type) < countOf(old, type))
+    .filter((type) => (now.get(type) ?? 0) < (before.get(type) ?? 0))
     .map((type) => conditionForbidden("remove", type));
 }
 
@@ -185,8 +189,14 @@ function conditionForbidden(verb: "add" | "remove", type: string): StatusCause {
   return forbiddenCause("status.conditions", `updates may not ${verb} a condition of type ${JSON.stringify(type)}`);
 }
 
-function countOf(request: Read, type: string): number {
-  return listAt(request, "status", "conditions").filter((condition) => textAt(condition, "type") === type).length;
+/** The number of conditions of each type. */
+function conditionCounts(request: Read): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const condition of listAt(request, "status", "conditions")) {
+    const type = textAt(condition, "type");
+    counts.set(type, (counts.get(type) ?? 0) + 1);
+  }
+  return counts;
 }
 
 /** Why the base64 of a text is not a list of PEM certificates. Empty is valid. */

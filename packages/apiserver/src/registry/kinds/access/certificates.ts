@@ -40,7 +40,10 @@ export function certificateKinds(now: () => number): readonly ServedResource[] {
             if (certificate !== undefined) setField(ensureMap(request, "status"), "certificate", certificate);
             stampConditions(request, old, now());
           },
-          validateUpdate: (request, old) => [...conditionCauses(request), ...removedConditionCauses(request, old)],
+          *validateUpdate(request, old) {
+            yield* conditionCauses(request);
+            yield* removedConditionCauses(request, old);
+          },
         },
       ],
       strategy: {
@@ -91,23 +94,25 @@ function recordRequestor(request: KubernetesObject, user?: UserInfo): void {
 
 function stampConditions(request: KubernetesObject, old: Read, now: number): void {
   const time = formatTime(now);
+  const keyOf = (condition: unknown): string => JSON.stringify([textAt(condition, "type"), textAt(condition, "status")]);
+  const before = firstByKey(listAt(old, "status", "conditions"), keyOf);
   for (const condition of objectsAt(request, "status", "conditions")) {
-    const before = listAt(old, "status", "conditions").find(
-      (each) => textAt(each, "type") === textAt(condition, "type") && textAt(each, "status") === textAt(condition, "status"),
-    );
     condition["lastUpdateTime"] ??= time;
-    condition["lastTransitionTime"] ??= textAt(before, "lastTransitionTime") || time;
+    condition["lastTransitionTime"] ??= textAt(before.get(keyOf(condition)), "lastTransitionTime") || time;
   }
+}
+
+/** The first item with each key. */
+function firstByKey<T>(items: readonly T[], keyOf: (item: T) => string): ReadonlyMap<string, T> {
+  return new Map(items.toReversed().map((item) => [keyOf(item), item]));
 }
 
 /** Keeps decisions that a write to `status` repeats as they are. */
 function keepDecisions(request: KubernetesObject, old: Read): void {
-  const conditions = objectsAt(request, "status", "conditions");
+  const conditions = firstByKey(objectsAt(request, "status", "conditions"), (condition) => textAt(condition, "type"));
   for (const before of listAt(old, "status", "conditions")) {
-    const index = conditions.findIndex((condition) => textAt(condition, "type") === textAt(before, "type"));
-    if (index < 0 || !decisions.includes(textAt(before, "type")) || !isJsonObject(before)) continue;
-    const condition = conditions[index];
-    if (condition === undefined) continue;
+    const condition = conditions.get(textAt(before, "type"));
+    if (condition === undefined || !decisions.includes(textAt(before, "type")) || !isJsonObject(before)) continue;
     for (const name of Object.keys(condition)) delete condition[name];
     Object.assign(condition, structuredClone(before));
   }

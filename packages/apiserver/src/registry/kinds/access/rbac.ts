@@ -1,6 +1,5 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import {
-  causesOfItems,
   invalidCause,
   notSupportedCause,
   pathSegmentFaults,
@@ -12,6 +11,7 @@ import { ageColumn, type BuiltinKind, builtinResource, column } from "../../buil
 import { dnsSubdomain, labelSelector } from "../../field-checks.ts";
 import { listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { type Causes, countCauses, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -43,25 +43,24 @@ function role(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind {
       hasGeneration: false,
       prepareForCreate: prepare,
       prepareForUpdate: prepare,
-      validate: (object) => [
-        ...causesOfItems(listAt(object, "rules"), (rule, index) => ruleCauses(rule, `rules[${index}]`, scope)),
-        ...aggregationCauses(valueAt(object, "aggregationRule")),
-      ],
+      *validate(object) {
+        yield* eachItem(listAt(object, "rules"), (rule, index) => ruleCauses(rule, `rules[${index}]`, scope));
+        yield* aggregationCauses(valueAt(object, "aggregationRule"));
+      },
     },
   };
 }
 
-function aggregationCauses(aggregation: unknown): StatusCause[] {
-  if (aggregation === undefined) return [];
+function* aggregationCauses(aggregation: unknown): Causes {
+  if (aggregation === undefined) return;
   const path = "aggregationRule.clusterRoleSelectors";
   const selectors = listAt(aggregation, "clusterRoleSelectors");
-  if (selectors.length > 0) {
-    return causesOfItems(selectors, (selector, index) => {
-      const causes = labelSelector(`${path}[${index}]`, selector);
-      return causes.length === 0 ? [] : [...causes, invalidCause(`${path}[${index}]`, null, "invalid label selector.")];
-    });
-  }
-  return [requiredCause(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")];
+  yield* eachItem(selectors, function* (selector, index) {
+    const faults = yield* countCauses(labelSelector(`${path}[${index}]`, selector));
+    if (faults > 0) yield invalidCause(`${path}[${index}]`, null, "invalid label selector.");
+  });
+  if (selectors.length > 0) return;
+  yield requiredCause(path, "at least one clusterRoleSelector required if aggregationRule is non-nil");
 }
 
 function ruleCauses(rule: unknown, path: string, scope: RbacKind["scope"]): StatusCause[] {
@@ -114,10 +113,10 @@ function binding(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind 
       hasGeneration: false,
       prepareForCreate: setBindingDefaults,
       prepareForUpdate: setBindingDefaults,
-      validate: (object) => [
-        ...roleRefCauses(object, scope),
-        ...causesOfItems(listAt(object, "subjects"), (subject, index) => subjectCauses(subject, `subjects[${index}]`, scope)),
-      ],
+      *validate(object) {
+        yield* roleRefCauses(object, scope);
+        yield* eachItem(listAt(object, "subjects"), (subject, index) => subjectCauses(subject, `subjects[${index}]`, scope));
+      },
       validateUpdate: (object, old) =>
         jsonEquals(mapAt(object, "roleRef"), mapAt(old, "roleRef"))
           ? []

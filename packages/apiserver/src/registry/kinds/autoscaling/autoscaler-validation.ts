@@ -11,30 +11,28 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 import { containerResourceNameCauses } from "../pod/resource-validation.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
 /** Validates an autoscaling/v2 HorizontalPodAutoscaler. */
-export function autoscalerCauses(object: Read): StatusCause[] {
+export function* autoscalerCauses(object: Read): Causes {
   const spec = valueAt(object, "spec");
   const maxReplicas = valueAt(spec, "maxReplicas");
   const minReplicas = valueAt(spec, "minReplicas");
-  const causes: StatusCause[] = [];
+
   if (typeof minReplicas === "number" && minReplicas < 1) {
-    causes.push(invalidCause("spec.minReplicas", minReplicas, "must be greater than or equal to 1"));
+    yield invalidCause("spec.minReplicas", minReplicas, "must be greater than or equal to 1");
   }
-  causes.push(...check.atLeast("spec.maxReplicas", maxReplicas, 1));
+  yield* check.atLeast("spec.maxReplicas", maxReplicas, 1);
   if (typeof maxReplicas === "number" && typeof minReplicas === "number" && maxReplicas < minReplicas) {
-    causes.push(invalidCause("spec.maxReplicas", maxReplicas, "must be greater than or equal to `minReplicas`"));
+    yield invalidCause("spec.maxReplicas", maxReplicas, "must be greater than or equal to `minReplicas`");
   }
-  return [
-    ...causes,
-    ...referenceCauses("spec.scaleTargetRef", valueAt(spec, "scaleTargetRef")),
-    ...versionCauses("spec.scaleTargetRef.apiVersion", textAt(spec, "scaleTargetRef", "apiVersion"), { needsGroup: true }),
-    ...metricsCauses(listAt(spec, "metrics"), minReplicas),
-    ...rulesCauses("spec.behavior.scaleUp", valueAt(spec, "behavior", "scaleUp")),
-    ...rulesCauses("spec.behavior.scaleDown", valueAt(spec, "behavior", "scaleDown")),
-  ];
+  yield* referenceCauses("spec.scaleTargetRef", valueAt(spec, "scaleTargetRef"));
+  yield* versionCauses("spec.scaleTargetRef.apiVersion", textAt(spec, "scaleTargetRef", "apiVersion"), { needsGroup: true });
+  yield* metricsCauses(listAt(spec, "metrics"), minReplicas);
+  yield* rulesCauses("spec.behavior.scaleUp", valueAt(spec, "behavior", "scaleUp"));
+  yield* rulesCauses("spec.behavior.scaleDown", valueAt(spec, "behavior", "scaleDown"));
 }
 
 /** Validates the status of a HorizontalPodAutoscaler. */
@@ -61,64 +59,59 @@ function versionCauses(field: string, version: string, { needsGroup }: { readonl
 }
 
 /** The metric sources, in the order in which kube-apiserver checks them: the type and its field. */
-const sources: readonly (readonly [type: string, field: string, causes: (field: string, source: unknown) => StatusCause[]])[] =
-  [
-    ["Object", "object", objectCauses],
-    ["External", "external", externalCauses],
-    ["Pods", "pods", podsCauses],
-    ["Resource", "resource", resourceCauses],
-    ["ContainerResource", "containerResource", containerResourceCauses],
-  ];
+const sources: readonly (readonly [type: string, field: string, causes: (field: string, source: unknown) => Causes])[] = [
+  ["Object", "object", objectCauses],
+  ["External", "external", externalCauses],
+  ["Pods", "pods", podsCauses],
+  ["Resource", "resource", resourceCauses],
+  ["ContainerResource", "containerResource", containerResourceCauses],
+];
 
-function metricsCauses(metrics: readonly unknown[], minReplicas: unknown): StatusCause[] {
-  const causes = metrics.flatMap((metric, index) => metricCauses(`spec.metrics[${index}]`, metric));
+function* metricsCauses(metrics: readonly unknown[], minReplicas: unknown): Causes {
+  yield* eachItem(metrics, (metric, index) => metricCauses(`spec.metrics[${index}]`, metric));
   const scalesToZero = metrics.some((metric) => ["Object", "External"].includes(textAt(metric, "type")));
   if (minReplicas === 0 && !scalesToZero) {
     const detail = "must specify at least one Object or External metric to support scaling to zero replicas";
-    causes.push(forbiddenCause("spec.metrics", detail));
+    yield forbiddenCause("spec.metrics", detail);
   }
-  return causes;
 }
 
-function metricCauses(field: string, metric: unknown): StatusCause[] {
+function* metricCauses(field: string, metric: unknown): Causes {
   const type = textAt(metric, "type");
-  const causes: StatusCause[] = [];
-  if (type === "") causes.push(requiredCause(`${field}.type`, "must specify a metric source type"));
+
+  if (type === "") yield requiredCause(`${field}.type`, "must specify a metric source type");
   const expected = sources.find(([name]) => name === type);
   const unsupported = notSupportedCause(`${field}.type`, type, sources.map(([name]) => name).sort());
-  if (expected === undefined) causes.push(unsupported);
+  if (expected === undefined) yield unsupported;
   const present = sources.filter(([, name]) => valueAt(metric, name) !== undefined);
   const [first] = expected !== undefined && present.includes(expected) ? [expected] : present;
-  if (first !== undefined) causes.push(...first[2](`${field}.${first[1]}`, valueAt(metric, first[1])));
+  if (first !== undefined) yield* first[2](`${field}.${first[1]}`, valueAt(metric, first[1]));
   if (expected !== undefined && !present.includes(expected)) {
-    causes.push(requiredCause(`${field}.${expected[1]}`, "must populate information for the given metric source"));
+    yield requiredCause(`${field}.${expected[1]}`, "must populate information for the given metric source");
   }
   // kube-apiserver reports it twice.
-  if (expected === undefined) causes.push(unsupported);
+  if (expected === undefined) yield unsupported;
   for (const source of present) {
+    yield;
     if (source !== expected && (expected !== undefined || present.length > 1)) {
-      causes.push(forbiddenCause(`${field}.${source[1]}`, "must populate the given metric source only"));
+      yield forbiddenCause(`${field}.${source[1]}`, "must populate the given metric source only");
     }
   }
-  return causes;
 }
 
 const eitherValue = "must set either a target value for metric or a per-pod target";
 
-function objectCauses(field: string, source: unknown): StatusCause[] {
+function* objectCauses(field: string, source: unknown): Causes {
   const target = valueAt(source, "target");
-  const causes = [
-    ...referenceCauses(`${field}.describedObject`, valueAt(source, "describedObject")),
-    ...versionCauses(`${field}.describedObject.apiVersion`, textAt(source, "describedObject", "apiVersion"), {
-      needsGroup: false,
-    }),
-    ...identifierCauses(`${field}.metric`, valueAt(source, "metric")),
-    ...targetCauses(`${field}.target`, target),
-  ];
+  yield* referenceCauses(`${field}.describedObject`, valueAt(source, "describedObject"));
+  yield* versionCauses(`${field}.describedObject.apiVersion`, textAt(source, "describedObject", "apiVersion"), {
+    needsGroup: false,
+  });
+  yield* identifierCauses(`${field}.metric`, valueAt(source, "metric"));
+  yield* targetCauses(`${field}.target`, target);
   if (!has(target, "value") && !has(target, "averageValue")) {
-    causes.push(requiredCause(`${field}.target.averageValue`, "must set either a target value or averageValue"));
+    yield requiredCause(`${field}.target.averageValue`, "must set either a target value or averageValue");
   }
-  return causes;
 }
 
 function externalCauses(field: string, source: unknown): StatusCause[] {
@@ -214,25 +207,24 @@ function isPositive(value: unknown): boolean {
 const maxWindowSeconds = 3600;
 const maxPeriodSeconds = 1800;
 
-function rulesCauses(field: string, rules: unknown): StatusCause[] {
-  if (rules === undefined) return [];
-  const causes = check.oneOf(`${field}.selectPolicy`, valueAt(rules, "selectPolicy"), ["Disabled", "Max", "Min"]);
+function* rulesCauses(field: string, rules: unknown): Causes {
+  if (rules === undefined) return;
   const window = valueAt(rules, "stabilizationWindowSeconds");
   if (typeof window === "number" && window < 0) {
-    causes.unshift(invalidCause(`${field}.stabilizationWindowSeconds`, window, "must be greater than or equal to zero"));
+    yield invalidCause(`${field}.stabilizationWindowSeconds`, window, "must be greater than or equal to zero");
   }
   if (typeof window === "number" && window > maxWindowSeconds) {
     const detail = `must be less than or equal to ${maxWindowSeconds}`;
-    causes.unshift(invalidCause(`${field}.stabilizationWindowSeconds`, window, detail));
+    yield invalidCause(`${field}.stabilizationWindowSeconds`, window, detail);
   }
+  yield* check.oneOf(`${field}.selectPolicy`, valueAt(rules, "selectPolicy"), ["Disabled", "Max", "Min"]);
   const policies = listAt(rules, "policies");
-  if (policies.length === 0) causes.push(requiredCause(`${field}.policies`, "must specify at least one Policy"));
-  for (const [index, policy] of policies.entries()) causes.push(...policyCauses(`${field}.policies[${index}]`, policy));
+  if (policies.length === 0) yield requiredCause(`${field}.policies`, "must specify at least one Policy");
+  yield* eachItem(policies, (policy, index) => policyCauses(`${field}.policies[${index}]`, policy));
   const tolerance = valueAt(rules, "tolerance");
   if (typeof tolerance === "string" && isQuantity(tolerance) && compareQuantities(tolerance, "0") < 0) {
-    causes.push(invalidCause(`${field}.tolerance`, tolerance, "must be greater or equal to zero"));
+    yield invalidCause(`${field}.tolerance`, tolerance, "must be greater or equal to zero");
   }
-  return causes;
 }
 
 function policyCauses(field: string, policy: unknown): StatusCause[] {

@@ -14,6 +14,7 @@ import { ensureMap, mapAt, setField, textAt, valueAt } from "../../object-fields
 import { pemBlocks } from "../../pem-blocks.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = ReceivedObject<SecretObject>;
 
@@ -38,15 +39,16 @@ const configMaps = builtinResource<ConfigMapObject>({
     hasGeneration: false,
     prepareForCreate: (object) => requireBase64(object, "binaryData"),
     prepareForUpdate: (object) => requireBase64(object, "binaryData"),
-    validate: (object) => {
+    *validate(object) {
       const binary = object.binaryData ?? {};
-      const causes = [...keyCauses(object, "data"), ...keyCauses(object, "binaryData")];
+      yield* keyCauses(object, "data");
+      yield* keyCauses(object, "binaryData");
       for (const key of Object.keys(object.data ?? {})) {
-        if (Object.hasOwn(binary, key))
-          causes.push(invalidCause(`data[${key}]`, key, "duplicate of key present in binaryData"));
+        yield;
+        if (Object.hasOwn(binary, key)) yield invalidCause(`data[${key}]`, key, "duplicate of key present in binaryData");
       }
       const bytes = textBytes(object.data ?? {}) + base64Bytes(binary);
-      return bytes > maxBytes ? [...causes, tooLong("")] : causes;
+      if (bytes > maxBytes) yield tooLong("");
     },
     validateUpdate: (object, old) => immutableCauses(object, old, ["data", "binaryData"]),
   },
@@ -69,9 +71,10 @@ const secrets = builtinResource<SecretObject>({
     warnings: keyPairWarnings,
     hasGeneration: false,
     default: prepareSecret,
-    validate: (object) => {
-      const causes = [...keyCauses(object, "data"), ...typeCauses(object)];
-      return base64Bytes(object.data ?? {}) > maxBytes ? [...causes, tooLong("data")] : causes;
+    *validate(object) {
+      yield* keyCauses(object, "data");
+      yield* typeCauses(object);
+      if (base64Bytes(object.data ?? {}) > maxBytes) yield tooLong("data");
     },
     validateUpdate: (object, old) => {
       const causes = immutableCauses(object, old, ["data"]);
@@ -128,23 +131,26 @@ function pemFault(text: string, input: "certificate" | "key"): string | undefine
   return `tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping PEM blocks of the following types: ${skipped}`;
 }
 
-function typeCauses(object: Read): StatusCause[] {
+function* typeCauses(object: Read): Causes {
   const data = object.data ?? {};
   const type = object.type ?? "";
   if (type === "kubernetes.io/basic-auth" && !Object.hasOwn(data, "username") && !Object.hasOwn(data, "password")) {
-    return [requiredCause("data[username]"), requiredCause("data[password]")];
+    yield requiredCause("data[username]");
+    yield requiredCause("data[password]");
+    return;
   }
   if (type === "kubernetes.io/service-account-token") {
     const name = valueAt(object.metadata, "annotations", "kubernetes.io/service-account.name");
-    return name === undefined || name === "" ? [requiredCause("metadata.annotations[kubernetes.io/service-account.name]")] : [];
+    yield* name === undefined || name === "" ? [requiredCause("metadata.annotations[kubernetes.io/service-account.name]")] : [];
+    return;
   }
   const keys = Object.hasOwn(keysOfTypes, type) ? (keysOfTypes[type] ?? []) : [];
-  const causes = keys.filter((key) => !Object.hasOwn(data, key)).map((key) => requiredCause(`data[${key}]`));
+  yield* keys.filter((key) => !Object.hasOwn(data, key)).map((key) => requiredCause(`data[${key}]`));
   for (const key of keys.filter((name) => name.startsWith(".docker") && Object.hasOwn(data, name))) {
+    yield;
     const text = Buffer.from(textAt(data, key), "base64").toString();
-    if (!isJson(text)) causes.push(invalidCause(`data[${key}]`, "<secret contents redacted>", "the content is not JSON"));
+    if (!isJson(text)) yield invalidCause(`data[${key}]`, "<secret contents redacted>", "the content is not JSON");
   }
-  return causes;
 }
 
 function isJson(text: string): boolean {
@@ -156,8 +162,8 @@ function isJson(text: string): boolean {
   }
 }
 
-function keyCauses(object: Read, field: string): StatusCause[] {
-  return Object.keys(mapAt(object, field)).flatMap((key) =>
+function* keyCauses(object: Read, field: string): Causes {
+  yield* eachItem(Object.keys(mapAt(object, field)), (key) =>
     configMapKeyFaults(key).map((fault) => invalidCause(`${field}[${key}]`, key, fault)),
   );
 }

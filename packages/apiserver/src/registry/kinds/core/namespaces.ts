@@ -1,10 +1,11 @@
 import type { NamespaceObject } from "@keelson/api-machinery/kinds";
-import { invalidCause, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, qualifiedNameFaults } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { ensureMap, keepField, setField } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** The finalizer of every Namespace, which the namespace controller removes when the namespace is empty. */
 const namespaceFinalizer = "kubernetes";
@@ -72,8 +73,8 @@ const namespaces = builtinResource<NamespaceObject>({
 });
 
 /** Finalizers in `spec` have a domain, except Kubernetes' own. */
-function finalizerCauses(object: ReceivedObject<NamespaceObject>, hasIndex: boolean): StatusCause[] {
-  return (object.spec?.finalizers ?? []).flatMap((name, index) => {
+function* finalizerCauses(object: ReceivedObject<NamespaceObject>, hasIndex: boolean): Causes {
+  yield* eachItem(object.spec?.finalizers ?? [], (name, index) => {
     const field = hasIndex ? `spec.finalizers[${index}]` : "spec.finalizers";
     const faults = qualifiedNameFaults(name);
     if (faults.length > 0) return faults.map((fault) => invalidCause(field, name, fault));

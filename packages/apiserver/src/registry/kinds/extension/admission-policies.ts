@@ -21,6 +21,7 @@ import {
   policyNameCauses,
 } from "./policy-references.ts";
 import { matchConditionCauses } from "./webhook-configurations.ts";
+import { type Causes, createRepeatCheck, eachItem } from "../../causes.ts";
 
 const group = "admissionregistration.k8s.io";
 
@@ -119,35 +120,35 @@ export function defaultMatchResources(match: object): void {
   }
 }
 
-function policyCauses(object: Read): StatusCause[] {
+function* policyCauses(object: Read): Causes {
   const spec = valueAt(object, "spec");
-  const causes = [
-    ...check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]),
-    ...paramKindCauses(valueAt(spec, "paramKind")),
-    ...constraintCauses(spec),
-    ...matchConditionCauses(
-      listAt(spec, "matchConditions"),
-      "spec.matchConditions",
-      // Conditions are evaluated before variables.
-      variablesOf(spec).filter((name) => name !== "variables"),
-    ),
-    ...variableCauses(spec, (expression, path) => expressionCauses(spec, expression, path, "any")),
-  ];
+  yield* check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]);
+  yield* paramKindCauses(valueAt(spec, "paramKind"));
+  yield* constraintCauses(spec);
+  yield* matchConditionCauses(
+    listAt(spec, "matchConditions"),
+    "spec.matchConditions",
+    // Conditions are evaluated before variables.
+    variablesOf(spec).filter((name) => name !== "variables"),
+  );
+  yield* variableCauses(spec, (expression, path) => expressionCauses(spec, expression, path, "any"));
   const validations = listAt(spec, "validations");
   if (validations.length === 0 && listAt(spec, "auditAnnotations").length === 0) {
     const detail = "validations or auditAnnotations must contain at least one item";
-    causes.push(requiredCause("spec.validations", detail), requiredCause("spec.auditAnnotations", detail));
+    yield requiredCause("spec.validations", detail);
+    yield requiredCause("spec.auditAnnotations", detail);
   }
   for (const [index, validation] of validations.entries()) {
-    causes.push(...validationCauses(spec, validation, `spec.validations[${index}]`));
+    yield;
+    yield* validationCauses(spec, validation, `spec.validations[${index}]`);
   }
-  return [...causes, ...annotationCauses(object.metadata.name ?? "", spec)];
+  yield* annotationCauses(object.metadata.name ?? "", spec);
 }
 
 /** Validates the audit annotations of the policy `name`. */
-function annotationCauses(name: string, spec: unknown): StatusCause[] {
+function* annotationCauses(name: string, spec: unknown): Causes {
   const keys = new Set<string>();
-  return listAt(spec, "auditAnnotations").flatMap((annotation, index) => {
+  yield* eachItem(listAt(spec, "auditAnnotations"), (annotation, index) => {
     const at = `spec.auditAnnotations[${index}]`;
     const key = textAt(annotation, "key").trim();
     const isDuplicate = keys.has(key);
@@ -177,11 +178,11 @@ function valueExpressionCauses(spec: unknown, expression: string, path: string):
 }
 
 /** Validates a policy's variables with `expressionCausesOf`. */
-export function variableCauses(
+export function* variableCauses(
   spec: unknown,
   expressionCausesOf: (expression: string, path: string) => StatusCause[],
-): StatusCause[] {
-  return listAt(spec, "variables").flatMap((variable, index) => {
+): Causes {
+  yield* eachItem(listAt(spec, "variables"), (variable, index) => {
     const name = textAt(variable, "name");
     const at = `spec.variables[${index}]`;
     return [
@@ -219,27 +220,26 @@ export function variablesOf(spec: unknown): readonly string[] {
   return valueAt(spec, "paramKind") === undefined ? policyVariables : [...policyVariables, "params"];
 }
 
-function bindingCauses(object: KubernetesObject | Read): StatusCause[] {
+function* bindingCauses(object: KubernetesObject | Read): Causes {
   const spec = valueAt(object, "spec");
-  const causes = [
-    ...policyNameCauses(textAt(spec, "policyName")),
-    ...paramRefCauses(valueAt(spec, "paramRef")),
-    ...matchResourcesCauses(valueAt(spec, "matchResources"), "spec.matchResources"),
-  ];
+  yield* policyNameCauses(textAt(spec, "policyName"));
+  yield* paramRefCauses(valueAt(spec, "paramRef"));
+  yield* matchResourcesCauses(valueAt(spec, "matchResources"), "spec.matchResources");
   const actions = listAt(spec, "validationActions");
   if (actions.length === 0) {
-    causes.push(requiredCause("spec.validationActions", "at least one validation action is required"));
+    yield requiredCause("spec.validationActions", "at least one validation action is required");
   }
+  const isRepeated = createRepeatCheck();
   for (const [index, action] of actions.entries()) {
+    yield;
     const path = `spec.validationActions[${index}]`;
-    causes.push(...check.oneOf(path, action, ["Audit", "Deny", "Warn"]));
-    if (actions.indexOf(action) < index) causes.push(duplicateCause(path, action));
+    yield* check.oneOf(path, action, ["Audit", "Deny", "Warn"]);
+    if (isRepeated(action)) yield duplicateCause(path, action);
   }
   if (actions.includes("Deny") && actions.includes("Warn")) {
     const detail =
       "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers " +
       "serves no purpose)";
-    causes.push(invalidCause("spec.validationActions", actions, detail));
+    yield invalidCause("spec.validationActions", actions, detail);
   }
-  return causes;
 }

@@ -11,6 +11,7 @@ import { ageColumn, builtinResource, column } from "../../builtin/builtin-resour
 import { listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import type { Read } from "../workload/workload.ts";
+import type { Causes } from "../../causes.ts";
 
 /** apiregistration.k8s.io/v1 APIServices: the API group versions of this server, and those that other servers serve through it. */
 export function apiServiceKinds(): readonly ServedResource[] {
@@ -61,22 +62,23 @@ function availableCell(object: unknown): string {
   return status === "True" || reason === "" ? status : `${status} (${reason})`;
 }
 
-function apiServiceCauses(object: Read): StatusCause[] {
+function* apiServiceCauses(object: Read): Causes {
   const spec = valueAt(object, "spec");
   const [name, group, version] = [object.metadata.name ?? "", textAt(spec, "group"), textAt(spec, "version")];
   const required = `${version}.${group}`;
-  const causes: StatusCause[] = [];
+
   if (name !== required) {
-    causes.push(invalidCause("metadata.name", name, `must be \`spec.version+"."+spec.group\`: ${JSON.stringify(required)}`));
+    yield invalidCause("metadata.name", name, `must be \`spec.version+"."+spec.group\`: ${JSON.stringify(required)}`);
   }
   if (group === "" && version !== "v1") {
-    causes.push(requiredCause("spec.group", "only v1 may have an empty group and it better be legacy kube"));
+    yield requiredCause("spec.group", "only v1 may have an empty group and it better be legacy kube");
   }
-  if (group !== "") causes.push(...dns1123SubdomainFaults(group).map((fault) => invalidCause("spec.group", group, fault)));
-  causes.push(...dns1035LabelFaults(version).map((fault) => invalidCause("spec.version", version, fault)));
-  causes.push(...priorityCauses(spec, "groupPriorityMinimum", 20_000), ...priorityCauses(spec, "versionPriority", 1_000));
+  if (group !== "") yield* dns1123SubdomainFaults(group).map((fault) => invalidCause("spec.group", group, fault));
+  yield* dns1035LabelFaults(version).map((fault) => invalidCause("spec.version", version, fault));
+  yield* priorityCauses(spec, "groupPriorityMinimum", 20_000);
+  yield* priorityCauses(spec, "versionPriority", 1_000);
   const service = valueAt(spec, "service");
-  return [...causes, ...(service === undefined ? localCauses(spec) : serviceCauses(spec, service))];
+  yield* service === undefined ? localCauses(spec) : serviceCauses(spec, service);
 }
 
 function priorityCauses(spec: unknown, field: string, max: number): StatusCause[] {

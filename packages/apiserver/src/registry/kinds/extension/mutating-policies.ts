@@ -22,6 +22,7 @@ import {
   policyNameCauses,
 } from "./policy-references.ts";
 import { matchConditionCauses } from "./webhook-configurations.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicies (KEP-3962) and their bindings. */
 export function mutatingPolicyKinds(): readonly ServedResource[] {
@@ -86,38 +87,36 @@ export function mutationCompilerOf(spec: unknown): MutationCompiler {
   return new MutationCompiler(variablesOf(spec), expressions);
 }
 
-function policyCauses(object: Read): StatusCause[] {
+function* policyCauses(object: Read): Causes {
   const spec = valueAt(object, "spec");
   const compiler = mutationCompilerOf(spec);
   const mutations = listAt(spec, "mutations");
   const policy = valueAt(spec, "reinvocationPolicy");
-  return [
-    ...check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]),
-    ...paramKindCauses(valueAt(spec, "paramKind")),
-    ...constraintCauses(spec),
-    ...operationCauses(valueAt(spec, "matchConstraints"), "spec.matchConstraints"),
-    ...matchConditionCauses(
-      listAt(spec, "matchConditions"),
-      "spec.matchConditions",
-      // Conditions are evaluated before variables.
-      variablesOf(spec).filter((name) => name !== "variables"),
-    ),
-    ...variableCauses(spec, (expression, path) =>
-      compileCauses(expression, path, (text) => compiler.compileVariable(text), "expression is not specified"),
-    ),
-    ...(mutations.length === 0 ? [requiredCause("spec.mutations", "mutations must contain at least one item")] : []),
-    ...mutations.flatMap((mutation, index) => mutationCauses(compiler, mutation, `spec.mutations[${index}]`)),
-    ...(policy === undefined || policy === ""
-      ? [requiredCause("spec.reinvocationPolicy")]
-      : check.oneOf("spec.reinvocationPolicy", policy, ["IfNeeded", "Never"])),
-  ];
+  yield* check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]);
+  yield* paramKindCauses(valueAt(spec, "paramKind"));
+  yield* constraintCauses(spec);
+  yield* operationCauses(valueAt(spec, "matchConstraints"), "spec.matchConstraints");
+  yield* matchConditionCauses(
+    listAt(spec, "matchConditions"),
+    "spec.matchConditions",
+    // Conditions are evaluated before variables.
+    variablesOf(spec).filter((name) => name !== "variables"),
+  );
+  yield* variableCauses(spec, (expression, path) =>
+    compileCauses(expression, path, (text) => compiler.compileVariable(text), "expression is not specified"),
+  );
+  yield* mutations.length === 0 ? [requiredCause("spec.mutations", "mutations must contain at least one item")] : [];
+  yield* eachItem(mutations, (mutation, index) => mutationCauses(compiler, mutation, `spec.mutations[${index}]`));
+  yield* policy === undefined || policy === ""
+    ? [requiredCause("spec.reinvocationPolicy")]
+    : check.oneOf("spec.reinvocationPolicy", policy, ["IfNeeded", "Never"]);
 }
 
 const operations = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 /** A policy cannot change what is deleted. */
-function operationCauses(match: unknown, at: string): StatusCause[] {
-  return listAt(match, "resourceRules")
+function* operationCauses(match: unknown, at: string): Causes {
+  yield* listAt(match, "resourceRules")
     .flatMap((rule) => listAt(rule, "operations"))
     .filter((operation) => !operations.includes(String(operation)))
     .map((operation) => notSupportedCause(`${at}.resourceRules.operations`, operation, operations));
@@ -157,13 +156,11 @@ function compileCauses(
   return typeof compiled === "string" ? [invalidCause(path, trimmed, compiled)] : [];
 }
 
-function bindingCauses(object: Read): StatusCause[] {
+function* bindingCauses(object: Read): Causes {
   const spec = valueAt(object, "spec");
   const match = valueAt(spec, "matchResources");
-  return [
-    ...policyNameCauses(textAt(spec, "policyName")),
-    ...paramRefCauses(valueAt(spec, "paramRef")),
-    ...matchResourcesCauses(match, "spec.matchResources"),
-    ...operationCauses(match, "spec.matchResources"),
-  ];
+  yield* policyNameCauses(textAt(spec, "policyName"));
+  yield* paramRefCauses(valueAt(spec, "paramRef"));
+  yield* matchResourcesCauses(match, "spec.matchResources");
+  yield* operationCauses(match, "spec.matchResources");
 }

@@ -11,6 +11,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 import { ruleCauses } from "./webhook-configurations.ts";
+import { type Causes, createRepeatCheck, eachItem } from "../../causes.ts";
 
 /*
  * What admission policies and their bindings refer to: kinds of parameters, parameters, and the resources they match.
@@ -45,39 +46,36 @@ function kindCauses(kind: string, path: string): StatusCause[] {
 }
 
 /** Validates the resources that a policy or binding matches (MatchResources). */
-export function matchResourcesCauses(match: unknown, path: string): StatusCause[] {
-  if (match === undefined) return [];
-  const rulesOf = (field: string): StatusCause[] =>
-    listAt(match, field).flatMap((rule, index) => {
+export function* matchResourcesCauses(match: unknown, path: string): Causes {
+  if (match === undefined) return;
+  const rulesOf = (field: string): Causes =>
+    eachItem(listAt(match, field), function* (rule, index) {
       const at = `${path}.${field}[${index}]`;
-      return [...resourceNameCauses(rule, `${at}.resourceNames`), ...ruleCauses(rule, at)];
+      yield* resourceNameCauses(rule, `${at}.resourceNames`);
+      yield* ruleCauses(rule, at);
     });
-  return [
-    ...check.oneOf(`${path}.matchPolicy`, valueAt(match, "matchPolicy"), ["Equivalent", "Exact"]),
-    ...check.labelSelector(`${path}.namespaceSelector`, valueAt(match, "namespaceSelector")),
-    ...check.labelSelector(`${path}.objectSelector`, valueAt(match, "objectSelector")),
-    ...rulesOf("resourceRules"),
-    ...rulesOf("excludeResourceRules"),
-  ];
+  yield* check.oneOf(`${path}.matchPolicy`, valueAt(match, "matchPolicy"), ["Equivalent", "Exact"]);
+  yield* check.labelSelector(`${path}.namespaceSelector`, valueAt(match, "namespaceSelector"));
+  yield* check.labelSelector(`${path}.objectSelector`, valueAt(match, "objectSelector"));
+  yield* rulesOf("resourceRules");
+  yield* rulesOf("excludeResourceRules");
 }
 
-function resourceNameCauses(rule: unknown, path: string): StatusCause[] {
-  const names = listAt(rule, "resourceNames").map(String);
-  return names.flatMap((name, index) => {
+function* resourceNameCauses(rule: unknown, path: string): Causes {
+  const isRepeated = createRepeatCheck();
+  yield* eachItem(listAt(rule, "resourceNames").map(String), (name, index) => {
     const at = `${path}[${index}]`;
     const faults = pathSegmentFaults(name).map((fault) => invalidCause(at, name, fault));
-    return names.indexOf(name) < index ? [...faults, duplicateCause(at, name)] : faults;
+    return isRepeated(name) ? [...faults, duplicateCause(at, name)] : faults;
   });
 }
 
 /** Validates a policy's constraints, which must have a rule. */
-export function constraintCauses(spec: unknown): StatusCause[] {
+export function* constraintCauses(spec: unknown): Causes {
   const path = "spec.matchConstraints";
   const isEmpty = listAt(spec, "matchConstraints", "resourceRules").length === 0;
-  return [
-    ...matchResourcesCauses(valueAt(spec, "matchConstraints"), path),
-    ...(isEmpty ? [requiredCause(`${path}.resourceRules`)] : []),
-  ];
+  yield* matchResourcesCauses(valueAt(spec, "matchConstraints"), path);
+  yield* isEmpty ? [requiredCause(`${path}.resourceRules`)] : [];
 }
 
 /** Validates the name of a binding's policy. */
@@ -86,21 +84,18 @@ export function policyNameCauses(name: string): StatusCause[] {
 }
 
 /** Validates a binding's reference to parameters. */
-export function paramRefCauses(ref: unknown): StatusCause[] {
-  if (ref === undefined) return [];
+export function* paramRefCauses(ref: unknown): Causes {
+  if (ref === undefined) return;
   const path = "spec.paramRef";
   const [name, selector] = [textAt(ref, "name"), valueAt(ref, "selector")];
   const isBoth = name !== "" && selector !== undefined;
   const detail = "name and selector are mutually exclusive";
-  const causes = [
-    ...(name === "" ? [] : pathSegmentFaults(name).map((fault) => invalidCause(`${path}.name`, name, fault))),
-    ...(isBoth ? [forbiddenCause(`${path}.name`, detail)] : []),
-    ...check.labelSelector(`${path}.selector`, selector),
-    ...(isBoth ? [forbiddenCause(`${path}.selector`, detail)] : []),
-  ];
-  if (name === "" && selector === undefined) causes.push(requiredCause(path, "one of name or selector must be specified"));
+  yield* name === "" ? [] : pathSegmentFaults(name).map((fault) => invalidCause(`${path}.name`, name, fault));
+  yield* isBoth ? [forbiddenCause(`${path}.name`, detail)] : [];
+  yield* check.labelSelector(`${path}.selector`, selector);
+  yield* isBoth ? [forbiddenCause(`${path}.selector`, detail)] : [];
+  if (name === "" && selector === undefined) yield requiredCause(path, "one of name or selector must be specified");
   const action = valueAt(ref, "parameterNotFoundAction");
-  if (action === undefined || action === "") causes.push(requiredCause(`${path}.parameterNotFoundAction`));
-  else causes.push(...check.oneOf(`${path}.parameterNotFoundAction`, action, ["Allow", "Deny"]));
-  return causes;
+  if (action === undefined || action === "") yield requiredCause(`${path}.parameterNotFoundAction`);
+  else yield* check.oneOf(`${path}.parameterNotFoundAction`, action, ["Allow", "Deny"]);
 }

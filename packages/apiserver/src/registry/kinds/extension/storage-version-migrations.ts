@@ -25,9 +25,9 @@ export function storageMigrationKinds(): readonly ServedResource[] {
       strategy: {
         prepareForCreate: (object) => setField(object, "status", {}),
         validate: specCauses,
-        validateUpdate: (object, old) => {
+        *validateUpdate(object, old) {
           const [now, before] = [valueAt(object, "spec"), valueAt(old, "spec")];
-          return jsonEquals(now, before) ? [] : [invalidCause("spec", now, "field is immutable")];
+          yield* jsonEquals(now, before) ? [] : [invalidCause("spec", now, "field is immutable")];
         },
         status: { validate: statusCauses },
       },

@@ -84,7 +84,10 @@ const priorityLevels = builtinResource({
   strategy: {
     default: (object) => setLevelDefaults(object as PriorityLevelObject),
     prepareForCreate: dropStatus,
-    validate: (object) => [...exemptCauses(levelOf(object)), ...validateLevel(levelOf(object))],
+    *validate(object) {
+      yield* exemptCauses(levelOf(object));
+      yield* validateLevel(levelOf(object));
+    },
     validateUpdate: (object, old) =>
       mandatory.has(object.metadata.name ?? "") &&
       levelOf(object).spec.type !== levelOf(old).spec.type &&

@@ -11,19 +11,18 @@ import {
 import type { FlowSchemaObject } from "../../../flowcontrol/configuration.ts";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** Validates a FlowSchema. */
-export function flowSchemaCauses({ metadata, spec }: DeepReadonly<FlowSchemaObject>): StatusCause[] {
+export function* flowSchemaCauses({ metadata, spec }: DeepReadonly<FlowSchemaObject>): Causes {
   const { matchingPrecedence = 0, distinguisherMethod, rules = [] } = spec;
   const level = textAt(spec, "priorityLevelConfiguration", "name");
-  return [
-    ...precedenceCauses(matchingPrecedence, metadata.name ?? ""),
-    ...(distinguisherMethod === undefined ? [] : methodCauses(distinguisherMethod.type)),
-    ...(level === ""
-      ? [requiredCause("spec.priorityLevelConfiguration.name", "must reference a priority level")]
-      : check.dnsSubdomain("spec.priorityLevelConfiguration.name", level)),
-    ...rules.flatMap((rule, index) => ruleCauses(rule, `spec.rules[${index}]`)),
-  ];
+  yield* precedenceCauses(matchingPrecedence, metadata.name ?? "");
+  yield* distinguisherMethod === undefined ? [] : methodCauses(distinguisherMethod.type);
+  yield* level === ""
+    ? [requiredCause("spec.priorityLevelConfiguration.name", "must reference a priority level")]
+    : check.dnsSubdomain("spec.priorityLevelConfiguration.name", level);
+  yield* eachItem(rules, (rule, index) => ruleCauses(rule, `spec.rules[${index}]`));
 }
 
 function precedenceCauses(precedence: number, name: string): StatusCause[] {
@@ -40,40 +39,38 @@ function methodCauses(type = ""): StatusCause[] {
   return supported.includes(type) ? [] : [notSupportedCause("spec.distinguisherMethod.type", { Type: type }, supported)];
 }
 
-function ruleCauses(rule: unknown, path: string): StatusCause[] {
+function* ruleCauses(rule: unknown, path: string): Causes {
   const [subjects, resources, others] = ["subjects", "resourceRules", "nonResourceRules"].map((field) => listAt(rule, field));
-  return [
-    ...(subjects?.length === 0 ? [requiredCause(`${path}.subjects`, "subjects must contain at least one value")] : []),
-    ...(subjects ?? []).flatMap((subject, index) => subjectCauses(subject, `${path}.subjects[${index}]`)),
-    ...(resources?.length === 0 && others?.length === 0
-      ? [requiredCause(path, "at least one of resourceRules and nonResourceRules has to be non-empty")]
-      : []),
-    ...(resources ?? []).flatMap((each, index) => resourceRuleCauses(each, `${path}.resourceRules[${index}]`)),
-    ...(others ?? []).flatMap((each, index) => nonResourceRuleCauses(each, `${path}.nonResourceRules[${index}]`)),
-  ];
+  yield* subjects?.length === 0 ? [requiredCause(`${path}.subjects`, "subjects must contain at least one value")] : [];
+  yield* eachItem(subjects ?? [], (subject, index) => subjectCauses(subject, `${path}.subjects[${index}]`));
+  yield* resources?.length === 0 && others?.length === 0
+    ? [requiredCause(path, "at least one of resourceRules and nonResourceRules has to be non-empty")]
+    : [];
+  yield* eachItem(resources ?? [], (each, index) => resourceRuleCauses(each, `${path}.resourceRules[${index}]`));
+  yield* eachItem(others ?? [], (each, index) => nonResourceRuleCauses(each, `${path}.nonResourceRules[${index}]`));
 }
 
 /** The fields of a subject by its kind. */
 const subjectFields = { ServiceAccount: "serviceAccount", User: "user", Group: "group" } as const;
 
-function subjectCauses(subject: unknown, path: string): StatusCause[] {
+function* subjectCauses(subject: unknown, path: string): Causes {
   const kind = textAt(subject, "kind");
   if (kind !== "ServiceAccount" && kind !== "User" && kind !== "Group") {
-    return [notSupportedCause(`${path}.kind`, kind, ["Group", "ServiceAccount", "User"])];
+    yield notSupportedCause(`${path}.kind`, kind, ["Group", "ServiceAccount", "User"]);
+    return;
   }
   const field = subjectFields[kind];
   const own = valueAt(subject, field);
-  const causes =
-    own === undefined
-      ? [requiredCause(`${path}.${field}`, `${field} is required when subject kind is '${kind}'`)]
-      : kind === "ServiceAccount"
-        ? accountCauses(own, `${path}.${field}`)
-        : check.nonEmpty(`${path}.${field}.name`, textAt(own, "name"));
+  yield* own === undefined
+    ? [requiredCause(`${path}.${field}`, `${field} is required when subject kind is '${kind}'`)]
+    : kind === "ServiceAccount"
+      ? accountCauses(own, `${path}.${field}`)
+      : check.nonEmpty(`${path}.${field}.name`, textAt(own, "name"));
   for (const [other, name] of Object.entries(subjectFields)) {
+    yield;
     if (name === field || valueAt(subject, name) === undefined) continue;
-    causes.push(forbiddenCause(`${path}.${name}`, `${name} is forbidden when subject kind is not '${other}'`));
+    yield forbiddenCause(`${path}.${name}`, `${name} is forbidden when subject kind is not '${other}'`);
   }
-  return causes;
 }
 
 function accountCauses(account: unknown, path: string): StatusCause[] {
@@ -101,43 +98,43 @@ function wildcardCauses(values: readonly string[], path: string, what: string): 
   return [invalidCause(path, values, `if '*' is present, must not specify other ${what}`)];
 }
 
-function resourceRuleCauses(rule: unknown, path: string): StatusCause[] {
+function* resourceRuleCauses(rule: unknown, path: string): Causes {
   const [groups, resources] = ["apiGroups", "resources"].map((field) => listAt(rule, field).map(String));
-  return [
-    ...verbCauses(rule, `${path}.verbs`),
-    ...(groups?.length === 0
-      ? [requiredCause(`${path}.apiGroups`, "resource rules must supply at least one api group")]
-      : wildcardCauses(groups ?? [], `${path}.apiGroups`, "api groups")),
-    ...(resources?.length === 0
-      ? [requiredCause(`${path}.resources`, "resource rules must supply at least one resource")]
-      : wildcardCauses(resources ?? [], `${path}.resources`, "resources")),
-    ...namespaceCauses(rule, `${path}.namespaces`),
-  ];
+  yield* verbCauses(rule, `${path}.verbs`);
+  yield* groups?.length === 0
+    ? [requiredCause(`${path}.apiGroups`, "resource rules must supply at least one api group")]
+    : wildcardCauses(groups ?? [], `${path}.apiGroups`, "api groups");
+  yield* resources?.length === 0
+    ? [requiredCause(`${path}.resources`, "resource rules must supply at least one resource")]
+    : wildcardCauses(resources ?? [], `${path}.resources`, "resources");
+  yield* namespaceCauses(rule, `${path}.namespaces`);
 }
 
-function namespaceCauses(rule: unknown, path: string): StatusCause[] {
+function* namespaceCauses(rule: unknown, path: string): Causes {
   const namespaces = listAt(rule, "namespaces").map(String);
   if (namespaces.length === 0 && valueAt(rule, "clusterScope") !== true) {
     const detail = "resource rules that are not cluster scoped must supply at least one namespace";
-    return [requiredCause(path, detail)];
+    yield requiredCause(path, detail);
+    return;
   }
-  if (namespaces.includes("*")) return wildcardCauses(namespaces, path, "namespaces");
+  if (namespaces.includes("*")) {
+    yield* wildcardCauses(namespaces, path, "namespaces");
+    return;
+  }
   const intro = "each member of this list must be '*' or a DNS-1123 label; ";
-  return namespaces.flatMap((namespace, index) =>
+  yield* eachItem(namespaces, (namespace, index) =>
     dns1123LabelFaults(namespace).map((fault) => invalidCause(`${path}[${index}]`, namespace, intro + fault)),
   );
 }
 
-function nonResourceRuleCauses(rule: unknown, path: string): StatusCause[] {
+function* nonResourceRuleCauses(rule: unknown, path: string): Causes {
   const at = `${path}.nonResourceURLs`;
   const urls = listAt(rule, "nonResourceURLs").map(String);
-  return [
-    ...verbCauses(rule, `${path}.verbs`),
-    ...(urls.length === 0 ? [requiredCause(at, "nonResourceURLs must contain at least one value")] : []),
-    ...(urls.includes("*")
-      ? wildcardCauses(urls, at, "non-resource URLs")
-      : urls.flatMap((url, index) => urlCauses(url, `${at}[${index}]`))),
-  ];
+  yield* verbCauses(rule, `${path}.verbs`);
+  yield* urls.length === 0 ? [requiredCause(at, "nonResourceURLs must contain at least one value")] : [];
+  yield* urls.includes("*")
+    ? wildcardCauses(urls, at, "non-resource URLs")
+    : eachItem(urls, (url, index) => urlCauses(url, `${at}[${index}]`));
 }
 
 function urlCauses(url: string, path: string): StatusCause[] {

@@ -10,6 +10,7 @@ import {
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { listAt, mapAt, objectAt, objectsAt, setField, textAt } from "../../object-fields.ts";
 import type { Read } from "../workload/workload.ts";
+import { type Causes, createRepeatCheck, eachItem } from "../../causes.ts";
 
 /** v1 LimitRanges. */
 export const limitRanges = builtinResource({
@@ -52,20 +53,18 @@ function limitTypeCauses(type: string, path: string): StatusCause[] {
   return [invalidCause(path, type, "must be a standard limit type or fully qualified")];
 }
 
-function limitCauses(object: Read): StatusCause[] {
-  const limits = listAt(object, "spec", "limits");
-  return limits.flatMap((limit, index) => {
+function* limitCauses(object: Read): Causes {
+  const isRepeatedType = createRepeatCheck();
+  yield* eachItem(listAt(object, "spec", "limits"), function* (limit, index) {
     const at = `spec.limits[${index}]`;
     const type = textAt(limit, "type");
-    const isRepeated = limits.findIndex((other) => textAt(other, "type") === type) < index;
-    return [
-      ...limitTypeCauses(type, `${at}.type`),
-      ...(isRepeated ? [duplicateCause(`${at}.type`, type)] : []),
-      ...resourceNameCauses(limit, type, at),
-      ...fieldCauses(limit, type, at),
-      ...orderCauses(limit, at),
-      ...ratioCauses(limit, at),
-    ];
+    const isRepeated = isRepeatedType(type);
+    yield* limitTypeCauses(type, `${at}.type`);
+    yield* isRepeated ? [duplicateCause(`${at}.type`, type)] : [];
+    yield* resourceNameCauses(limit, type, at);
+    yield* fieldCauses(limit, type, at);
+    yield* orderCauses(limit, at);
+    yield* ratioCauses(limit, at);
   });
 }
 
@@ -75,9 +74,9 @@ const standardResource =
 /** Resources that a container has. */
 const containerResource = /^(?:cpu|memory|ephemeral-storage|hugepages-.+)$/;
 
-function resourceNameCauses(limit: unknown, type: string, at: string): StatusCause[] {
+function* resourceNameCauses(limit: unknown, type: string, at: string): Causes {
   const fields = type === "Pod" ? ["max", "min"] : ["max", "min", "default", "defaultRequest"];
-  return [...fields, "maxLimitRequestRatio"].flatMap((field) =>
+  yield* eachItem([...fields, "maxLimitRequestRatio"], (field) =>
     Object.keys(mapAt(limit, field)).flatMap((name) => {
       const path = `${at}.${field}[${name}]`;
       const faults = [...qualifiedNameFaults(name)];
@@ -137,14 +136,14 @@ const orders = [
   { low: "default", high: "max", field: "default", shown: "max", lowName: "default", highName: "max" },
 ] as const;
 
-function orderCauses(limit: unknown, at: string): StatusCause[] {
+function* orderCauses(limit: unknown, at: string): Causes {
   const amount = (field: string, name: string): string | number | undefined => {
     const amounts = mapAt(limit, field);
     const value = Object.hasOwn(amounts, name) ? amounts[name] : undefined;
     return isQuantity(value) ? value : undefined;
   };
   const names = new Set(["max", "min", "default", "defaultRequest"].flatMap((field) => Object.keys(mapAt(limit, field))));
-  return [...names].flatMap((name) =>
+  yield* eachItem([...names], (name) =>
     orders.flatMap(({ low, high, field, shown, lowName, highName }) => {
       const [lowest, highest] = [amount(low, name), amount(high, name)];
       if (lowest === undefined || highest === undefined || compareQuantities(lowest, highest) <= 0) return [];
@@ -154,8 +153,8 @@ function orderCauses(limit: unknown, at: string): StatusCause[] {
   );
 }
 
-function ratioCauses(limit: unknown, at: string): StatusCause[] {
-  return Object.entries(mapAt(limit, "maxLimitRequestRatio")).flatMap(([name, ratio]) => {
+function* ratioCauses(limit: unknown, at: string): Causes {
+  yield* eachItem(Object.entries(mapAt(limit, "maxLimitRequestRatio")), ([name, ratio]) => {
     if (!isQuantity(ratio)) return [];
     const path = `${at}.maxLimitRequestRatio[${name}]`;
     const causes = compareQuantities(ratio, 1) < 0 ? [invalidCause(path, ratio, `ratio ${ratio} is less than 1`)] : [];

@@ -1,10 +1,11 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity, quantityToBytes } from "@keelson/api-machinery/quantity";
-import { invalidCause, qualifiedNameFaults, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, qualifiedNameFaults, requiredCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { Read } from "../workload/workload.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** Resources without a domain that a quota may limit. */
 const quotaResource =
@@ -36,9 +37,9 @@ function scopedResource(scope: string): RegExp {
 }
 
 /** Validates the scope selector. kube-apiserver omits the indexes here. */
-function selectorCauses(object: Read): StatusCause[] {
+function* selectorCauses(object: Read): Causes {
   const path = "spec.scopeSelector.matchExpressions";
-  return listAt(object, "spec", "scopeSelector", "matchExpressions").flatMap((expression) => {
+  yield* eachItem(listAt(object, "spec", "scopeSelector", "matchExpressions"), (expression) => {
     const scope = textAt(expression, "scopeName");
     const operator = textAt(expression, "operator");
     const values = listAt(expression, "values");
@@ -55,27 +56,29 @@ function selectorCauses(object: Read): StatusCause[] {
 }
 
 /** Scopes must be known and must not exclude each other. */
-function scopeCauses(object: Read): StatusCause[] {
+function* scopeCauses(object: Read): Causes {
   const names = listAt(object, "spec", "scopes");
   const field = "spec.scopes";
-  const causes = names
-    .filter((scope) => typeof scope !== "string" || !scopes.includes(scope))
-    .map(() => invalidCause(field, names, "unsupported scope"));
+  const unknown = invalidCause(field, names, "unsupported scope");
+  yield* eachItem(names, (scope) => (typeof scope === "string" && scopes.includes(scope) ? [] : [unknown]));
   for (const [one, other] of [
     ["BestEffort", "NotBestEffort"],
     ["Terminating", "NotTerminating"],
   ]) {
-    if (names.includes(one) && names.includes(other)) causes.push(invalidCause(field, names, "conflicting scopes"));
+    if (names.includes(one) && names.includes(other)) yield invalidCause(field, names, "conflicting scopes");
   }
-  causes.push(...selectorCauses(object));
+  yield* selectorCauses(object);
   const resources = Object.keys(mapAt(object, "spec", "hard"));
-  for (const scope of names) {
-    if (typeof scope !== "string" || !scopes.includes(scope)) continue;
-    const isApplicable = (resource: string): boolean =>
-      !quotaResource.test(resource) || resource.includes("/") || scopedResource(scope).test(resource);
-    if (!resources.every(isApplicable)) causes.push(invalidCause(field, names, "unsupported scope applied to resource"));
-  }
-  return causes;
+  const applicable = new Map(
+    scopes.map((scope) => {
+      const isApplicable = (resource: string): boolean =>
+        !quotaResource.test(resource) || resource.includes("/") || scopedResource(scope).test(resource);
+      return [scope, resources.every(isApplicable)] as const;
+    }),
+  );
+  yield* eachItem(names, (scope) =>
+    applicable.get(String(scope)) === false ? [invalidCause(field, names, "unsupported scope applied to resource")] : [],
+  );
 }
 
 /** v1 ResourceQuotas. */
@@ -108,24 +111,24 @@ export const resourceQuotas = builtinResource({
   strategy: {
     hasGeneration: false,
     prepareForCreate: (object) => setField(object, "status", {}),
-    validate: (object) =>
-      Object.entries(mapAt(object, "spec", "hard"))
-        .flatMap(([name, amount]) => {
-          const field = `spec.hard[${name}]`;
-          const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
-          if (causes.length === 0 && !name.includes("/") && !quotaResource.test(name)) {
-            causes.push(invalidCause(field, name, "must be a standard resource type or fully qualified"));
-            causes.push(invalidCause(field, name, "must be a standard resource for quota"));
-          }
-          if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
-            causes.push(invalidCause(field, amount, "must be greater than or equal to 0"));
-          }
-          if (isQuantity(amount) && countedResource.test(name) && compareQuantities(quantityToBytes(amount), amount) !== 0) {
-            causes.push(invalidCause(field, amount, "must be an integer"));
-          }
-          return causes;
-        })
-        .concat(scopeCauses(object)),
+    *validate(object) {
+      yield* eachItem(Object.entries(mapAt(object, "spec", "hard")), ([name, amount]) => {
+        const field = `spec.hard[${name}]`;
+        const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
+        if (causes.length === 0 && !name.includes("/") && !quotaResource.test(name)) {
+          causes.push(invalidCause(field, name, "must be a standard resource type or fully qualified"));
+          causes.push(invalidCause(field, name, "must be a standard resource for quota"));
+        }
+        if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
+          causes.push(invalidCause(field, amount, "must be greater than or equal to 0"));
+        }
+        if (isQuantity(amount) && countedResource.test(name) && compareQuantities(quantityToBytes(amount), amount) !== 0) {
+          causes.push(invalidCause(field, amount, "must be an integer"));
+        }
+        return causes;
+      });
+      yield* scopeCauses(object);
+    },
     validateUpdate: (object, old) =>
       jsonEquals(valueAt(object, "spec", "scopes"), valueAt(old, "spec", "scopes"))
         ? []

@@ -1,10 +1,11 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import type { ServiceObject } from "@keelson/api-machinery/kinds";
-import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { forbiddenCause, invalidCause } from "@keelson/api-machinery/validation";
 import { isIpAddress } from "../../field-checks.ts";
 import { setField } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
+import type { Causes } from "../../causes.ts";
 
 type Service = ReceivedObject<ServiceObject>;
 type Spec = Service["spec"];
@@ -110,39 +111,40 @@ function dropNodePorts(spec: DraftSpec, oldSpec: Spec): void {
 }
 
 /** Validates the form and availability of requested addresses and node ports. */
-export function allocationCauses(service: Service, allocator: ServiceAllocator): StatusCause[] {
+export function* allocationCauses(service: Service, allocator: ServiceAllocator): Causes {
   const { uid = "" } = service.metadata;
   const spec = service.spec;
-  const causes: StatusCause[] = [];
+
   if (spec?.type === "ExternalName") {
     const detail = "may not be set for ExternalName services";
-    if ((spec?.clusterIPs ?? []).length > 0) causes.push(forbiddenCause("spec.clusterIPs", detail));
-    return causes;
+    if ((spec?.clusterIPs ?? []).length > 0) yield forbiddenCause("spec.clusterIPs", detail);
+    return;
   }
   for (const [index, address] of (spec?.clusterIPs ?? []).entries()) {
+    yield;
     if (typeof address !== "string" || address === "None") continue;
     const field = `spec.clusterIPs[${index}]`;
     if (!isIpAddress(address)) {
-      causes.push(invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+      yield invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     } else if (!allocator.isAddressInRange(address)) {
       const detail = `failed to allocate IP ${address}: the provided network does not match the current range ${allocator.addressRange}`;
-      causes.push(invalidCause(field, address, detail));
+      yield invalidCause(field, address, detail);
     } else if (!allocator.claimAddress(uid, address)) {
-      causes.push(invalidCause(field, address, `failed to allocate IP ${address}: provided IP is already allocated`));
+      yield invalidCause(field, address, `failed to allocate IP ${address}: provided IP is already allocated`);
     }
   }
   for (const [index, port] of (spec?.ports ?? []).entries()) {
+    yield;
     const number = port.nodePort;
     if (typeof number !== "number" || number === 0) continue;
     const field = `spec.ports[${index}].nodePort`;
     if (spec?.type === "ClusterIP") {
-      causes.push(forbiddenCause(field, "may not be used when `type` is 'ClusterIP'"));
+      yield forbiddenCause(field, "may not be used when `type` is 'ClusterIP'");
     } else if (!allocator.isPortInRange(number)) {
       const detail = `provided port is not in the valid range. The range of valid ports is ${allocator.portRange}`;
-      causes.push(invalidCause(field, number, detail));
+      yield invalidCause(field, number, detail);
     } else if (!allocator.claimPort(uid, port.protocol ?? "", number)) {
-      causes.push(invalidCause(field, number, "provided port is already allocated"));
+      yield invalidCause(field, number, "provided port is already allocated");
     }
   }
-  return causes;
 }

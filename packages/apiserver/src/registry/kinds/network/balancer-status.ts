@@ -9,6 +9,7 @@ import {
 import type { DraftObject } from "../../received.ts";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 const path = "status.loadBalancer.ingress";
 
@@ -19,20 +20,21 @@ export function defaultBalancerStatus({ spec, status }: DraftObject<ServiceObjec
 }
 
 /** Validates the addresses in the status of a Service, which only the type LoadBalancer has. */
-export function serviceBalancerCauses(service: unknown): StatusCause[] {
+export function* serviceBalancerCauses(service: unknown): Causes {
   const addresses = listAt(service, "status", "loadBalancer", "ingress");
   if (addresses.length > 0 && textAt(service, "spec", "type") !== "LoadBalancer") {
-    return [forbiddenCause(path, "may only be used when `spec.type` is 'LoadBalancer'")];
+    yield forbiddenCause(path, "may only be used when `spec.type` is 'LoadBalancer'");
+    return;
   }
-  return addresses.flatMap((address, index) => [
-    ...addressCauses(address, `${path}[${index}]`),
-    ...modeCauses(address, `${path}[${index}].ipMode`),
-  ]);
+  yield* eachItem(addresses, function* (address, index) {
+    yield* addressCauses(address, `${path}[${index}]`);
+    yield* modeCauses(address, `${path}[${index}].ipMode`);
+  });
 }
 
 /** Validates the addresses in the status of an Ingress. */
-export function ingressBalancerCauses(ingress: unknown): StatusCause[] {
-  return listAt(ingress, "status", "loadBalancer", "ingress").flatMap((address, index) =>
+export function* ingressBalancerCauses(ingress: unknown): Causes {
+  yield* eachItem(listAt(ingress, "status", "loadBalancer", "ingress"), (address, index) =>
     addressCauses(address, `${path}[${index}]`),
   );
 }

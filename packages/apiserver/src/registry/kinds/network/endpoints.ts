@@ -18,6 +18,7 @@ import { listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/container-validation.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Endpoints = ReceivedObject<EndpointsObject>;
 type Slice = ReceivedObject<EndpointSliceObject>;
@@ -91,38 +92,39 @@ const endpointSlices = builtinResource<EndpointSliceObject>({
   },
 });
 
-function endpointsCauses(object: Endpoints): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* endpointsCauses(object: Endpoints): Causes {
   for (const [at, subset] of (object.subsets ?? []).entries()) {
+    yield;
     const path = `subsets[${at}]`;
     const ports = subset.ports ?? [];
     if ((subset.addresses ?? []).length + (subset.notReadyAddresses ?? []).length === 0) {
-      causes.push(requiredCause(path, "must specify `addresses` or `notReadyAddresses`"));
+      yield requiredCause(path, "must specify `addresses` or `notReadyAddresses`");
     }
     for (const field of ["addresses", "notReadyAddresses"] as const) {
       for (const [index, { ip = "", hostname = "", nodeName }] of (subset[field] ?? []).entries()) {
+        yield;
         const at = `${path}.${field}[${index}]`;
         const isAddress = check.isIpAddress(ip);
-        if (!isAddress) causes.push(...addressCauses(`${at}.ip`, ip));
-        if (hostname !== "") causes.push(...check.dnsLabel(`${at}.hostname`, hostname));
+        if (!isAddress) yield* addressCauses(`${at}.ip`, ip);
+        if (hostname !== "") yield* check.dnsLabel(`${at}.hostname`, hostname);
         const faults = nodeName === undefined ? [] : dns1123SubdomainFaults(nodeName);
-        causes.push(...faults.map((fault) => invalidCause(`${at}.nodeName`, nodeName, fault)));
+        yield* faults.map((fault) => invalidCause(`${at}.nodeName`, nodeName, fault));
         // kube-apiserver reports a malformed address twice.
-        if (isAddress) causes.push(...addressCauses(`${at}.ip`, ip));
-        else causes.push(invalidCause(`${at}.ip`, ip, "must be a valid IP address"));
+        if (isAddress) yield* addressCauses(`${at}.ip`, ip);
+        else yield invalidCause(`${at}.ip`, ip, "must be a valid IP address");
       }
     }
     for (const [index, port] of ports.entries()) {
+      yield;
       const field = `${path}.ports[${index}]`;
       const name = port.name ?? "";
-      if (name === "" && ports.length > 1) causes.push(requiredCause(`${field}.name`));
-      else if (name !== "") causes.push(...check.dnsLabel(`${field}.name`, name));
-      causes.push(...check.portNumber(`${field}.port`, port.port));
-      causes.push(...check.oneOf(`${field}.protocol`, port.protocol, protocols));
-      causes.push(...protocolNameCauses(`${field}.appProtocol`, valueAt(port, "appProtocol")));
+      if (name === "" && ports.length > 1) yield requiredCause(`${field}.name`);
+      else if (name !== "") yield* check.dnsLabel(`${field}.name`, name);
+      yield* check.portNumber(`${field}.port`, port.port);
+      yield* check.oneOf(`${field}.protocol`, port.protocol, protocols);
+      yield* protocolNameCauses(`${field}.appProtocol`, valueAt(port, "appProtocol"));
     }
   }
-  return causes;
 }
 
 function protocolNameCauses(field: string, name: unknown): StatusCause[] {
@@ -142,57 +144,71 @@ const maxEndpoints = 1000;
 const maxAddresses = 100;
 const maxHints = 8;
 
-function sliceCauses(object: Slice): StatusCause[] {
+function* sliceCauses(object: Slice): Causes {
   const type = object.addressType ?? "";
   const endpoints = object.endpoints ?? [];
-  const causes = type === "" ? [requiredCause("addressType")] : check.oneOf("addressType", type, ["FQDN", "IPv4", "IPv6"]);
-  causes.push(...slicePortCauses(object.ports ?? []));
-  if (endpoints.length > maxEndpoints) return [...causes, tooManyCause("endpoints", endpoints.length, maxEndpoints)];
-  return [...causes, ...endpoints.flatMap((endpoint, index) => endpointCauses(endpoint, type, `endpoints[${index}]`))];
+  yield* type === "" ? [requiredCause("addressType")] : check.oneOf("addressType", type, ["FQDN", "IPv4", "IPv6"]);
+  yield* slicePortCauses(object.ports ?? []);
+  if (endpoints.length > maxEndpoints) {
+    yield tooManyCause("endpoints", endpoints.length, maxEndpoints);
+    return;
+  }
+  yield* eachItem(endpoints, (endpoint, index) => endpointCauses(endpoint, type, `endpoints[${index}]`));
 }
 
 type Endpoint = NonNullable<Slice["endpoints"]>[number];
 
-function endpointCauses(endpoint: Endpoint, type: string, path: string): StatusCause[] {
+function* endpointCauses(endpoint: Endpoint, type: string, path: string): Causes {
   const addresses = endpoint.addresses ?? [];
   const field = `${path}.addresses`;
-  const causes = addresses.length === 0 ? [requiredCause(field, "must contain at least 1 address")] : [];
-  if (addresses.length > maxAddresses) causes.push(tooManyCause(field, addresses.length, maxAddresses));
+  yield* addresses.length === 0 ? [requiredCause(field, "must contain at least 1 address")] : [];
+  if (addresses.length > maxAddresses) yield tooManyCause(field, addresses.length, maxAddresses);
   for (const [index, address] of addresses.entries()) {
+    yield;
     if (typeof address !== "string") continue;
-    if (type === "FQDN") causes.push(...check.domainName(`${field}[${index}]`, address));
+    if (type === "FQDN") yield* check.domainName(`${field}[${index}]`, address);
     else if (type === "IPv4" || type === "IPv6") {
       const faults = addressCauses(`${field}[${index}]`, address);
       // kube-apiserver omits the index here.
       if (check.isIpAddress(address) && address.includes(":") !== (type === "IPv6")) {
-        causes.push(invalidCause(field, address, `must be an ${type} address`));
+        yield invalidCause(field, address, `must be an ${type} address`);
       }
-      causes.push(...faults);
+      yield* faults;
     }
   }
   const node = endpoint.nodeName;
   if (node !== undefined) {
-    causes.push(...dns1123SubdomainFaults(node).map((fault) => invalidCause(`${path}.nodeName`, node, fault)));
+    yield* dns1123SubdomainFaults(node).map((fault) => invalidCause(`${path}.nodeName`, node, fault));
   }
   const hints = hintCauses(endpoint, `${path}.hints`);
   const hostname = endpoint.hostname;
-  if (hostname === undefined) return [...causes, ...hints];
+  if (hostname === undefined) {
+    yield* hints;
+    return;
+  }
   const faults = dns1123LabelFaults(hostname).map((fault) => invalidCause(`${path}.hostname`, hostname, fault));
-  return [...causes, ...faults, ...hints];
+  yield* faults;
+  yield* hints;
 }
 
-function hintCauses(endpoint: Endpoint, path: string): StatusCause[] {
+function* hintCauses(endpoint: Endpoint, path: string): Causes {
   const zones = listAt(endpoint, "hints", "forZones");
   const nodes = listAt(endpoint, "hints", "forNodes");
-  if (zones.length > maxHints) return [tooManyCause(`${path}.forZones`, zones.length, maxHints)];
-  const causes = hintNameCauses(zones, `${path}.forZones`, labelValueFaults);
-  if (nodes.length > maxHints) return [...causes, tooManyCause(`${path}.forNodes`, nodes.length, maxHints)];
-  return [...causes, ...hintNameCauses(nodes, `${path}.forNodes`, dns1123SubdomainFaults)];
+  if (zones.length > maxHints) {
+    yield tooManyCause(`${path}.forZones`, zones.length, maxHints);
+    return;
+  }
+  yield* hintNameCauses(zones, `${path}.forZones`, labelValueFaults);
+  if (nodes.length > maxHints) {
+    yield tooManyCause(`${path}.forNodes`, nodes.length, maxHints);
+    return;
+  }
+  yield* hintNameCauses(nodes, `${path}.forNodes`, dns1123SubdomainFaults);
 }
 
-function hintNameCauses(hints: readonly unknown[], path: string, faultsOf: (name: string) => readonly string[]): StatusCause[] {
+function* hintNameCauses(hints: readonly unknown[], path: string, faultsOf: (name: string) => readonly string[]): Causes {
   const names = new Set<string>();
-  return hints.flatMap((hint, index) => {
+  yield* eachItem(hints, (hint, index) => {
     const field = `${path}[${index}].name`;
     const name = textAt(hint, "name");
     const causes = names.has(name) ? [duplicateCause(field, name)] : [];
@@ -201,34 +217,44 @@ function hintNameCauses(hints: readonly unknown[], path: string, faultsOf: (name
   });
 }
 
-function slicePortCauses(ports: NonNullable<Slice["ports"]>): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* slicePortCauses(ports: NonNullable<Slice["ports"]>): Causes {
   const names = new Set<string>();
   for (const [index, port] of ports.entries()) {
+    yield;
     const path = `ports[${index}]`;
     const name = port.name ?? "";
-    if (name !== "") causes.push(...check.dnsLabel(`${path}.name`, name));
-    if (names.has(name)) causes.push(duplicateCause(`${path}.name`, name));
+    if (name !== "") yield* check.dnsLabel(`${path}.name`, name);
+    if (names.has(name)) yield duplicateCause(`${path}.name`, name);
     names.add(name);
-    causes.push(...check.oneOf(`${path}.protocol`, port.protocol, protocols));
-    causes.push(...protocolNameCauses(`${path}.appProtocol`, valueAt(port, "appProtocol")));
+    yield* check.oneOf(`${path}.protocol`, port.protocol, protocols);
+    yield* protocolNameCauses(`${path}.appProtocol`, valueAt(port, "appProtocol"));
   }
-  return causes;
 }
 
 /** The first three, and the number of the others. */
 function firstOf(texts: readonly string[], none: string): string {
-  if (texts.length === 0) return none;
-  const more = texts.length - 3;
-  return more > 0 ? `${texts.slice(0, 3).join(",")} + ${more} more...` : texts.join(",");
+  return shownTexts(texts, texts.length, none);
 }
 
+const maxShown = 3;
+
+/** The first of `count` texts, and the number of the others. */
+function shownTexts(texts: readonly string[], count: number, none: string): string {
+  if (count === 0) return none;
+  const more = count - maxShown;
+  return more > 0 ? `${texts.slice(0, maxShown).join(",")} + ${more} more...` : texts.join(",");
+}
+
+/** Every port of a subset with every address. Only the texts that are shown are created: there may be millions. */
 function endpointsText(object: Endpoints): string {
-  const texts = (object.subsets ?? []).flatMap((subset) => {
-    const addresses = (subset.addresses ?? []).map((address) => address.ip ?? "");
-    const ports = subset.ports ?? [];
-    if (ports.length === 0) return addresses;
-    return ports.flatMap((port) => addresses.map((address) => `${address}:${String(port.port)}`));
-  });
-  return firstOf(texts, "<none>");
+  const texts: string[] = [];
+  let count = 0;
+  for (const { addresses = [], ports = [] } of object.subsets ?? []) {
+    count += addresses.length * Math.max(1, ports.length);
+    const suffixes = ports.length === 0 ? [""] : ports.slice(0, maxShown).map(({ port }) => `:${String(port)}`);
+    for (const suffix of suffixes) {
+      for (const { ip = "" } of addresses.slice(0, maxShown - texts.length)) texts.push(ip + suffix);
+    }
+  }
+  return shownTexts(texts, count, "<none>");
 }

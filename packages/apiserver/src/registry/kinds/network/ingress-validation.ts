@@ -12,41 +12,44 @@ import {
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import type { Received, ReceivedObject } from "../../received.ts";
+import type { Causes } from "../../causes.ts";
 
 type Ingress = ReceivedObject<IngressObject>;
 
 /** Validates a networking.k8s.io/v1 Ingress. */
-export function ingressCauses(object: Ingress): StatusCause[] {
+export function* ingressCauses(object: Ingress): Causes {
   const spec = object.spec;
   const rules = spec?.rules ?? [];
-  const causes: StatusCause[] = [];
+
   if (rules.length === 0 && spec?.defaultBackend === undefined) {
     // kube-apiserver prints an internal field that is unset.
-    causes.push(invalidCause("spec", null, "either `defaultBackend` or `rules` must be specified"));
+    yield invalidCause("spec", null, "either `defaultBackend` or `rules` must be specified");
   }
   if (spec?.defaultBackend !== undefined) {
-    causes.push(...backendCauses(spec?.defaultBackend, "spec.defaultBackend"));
+    yield* backendCauses(spec?.defaultBackend, "spec.defaultBackend");
   }
   for (const [index, rule] of rules.entries()) {
+    yield;
     const host = rule.host ?? "";
     const at = `spec.rules[${index}]`;
-    causes.push(...check.dnsSubdomain(`${at}.host`, host.replace(/^\*\./, "")));
-    if (check.isIpAddress(host)) causes.push(invalidCause(`${at}.host`, host, "must be a DNS name, not an IP address"));
-    if (rule.http !== undefined && (rule.http.paths ?? []).length === 0) causes.push(requiredCause(`${at}.http.paths`));
+    yield* check.dnsSubdomain(`${at}.host`, host.replace(/^\*\./, ""));
+    if (check.isIpAddress(host)) yield invalidCause(`${at}.host`, host, "must be a DNS name, not an IP address");
+    if (rule.http !== undefined && (rule.http.paths ?? []).length === 0) yield requiredCause(`${at}.http.paths`);
     for (const [number, path] of (rule.http?.paths ?? []).entries()) {
+      yield;
       const field = `${at}.http.paths[${number}]`;
       const type = path.pathType;
       if (type === undefined) {
-        causes.push(requiredCause(`${field}.pathType`, "pathType must be specified"));
+        yield requiredCause(`${field}.pathType`, "pathType must be specified");
         continue;
       }
-      causes.push(...check.oneOf(`${field}.pathType`, type, ["Exact", "ImplementationSpecific", "Prefix"]));
+      yield* check.oneOf(`${field}.pathType`, type, ["Exact", "ImplementationSpecific", "Prefix"]);
       const text = path.path ?? "";
-      causes.push(...pathCauses(text, type, `${field}.path`));
-      causes.push(...backendCauses(path.backend, `${field}.backend`));
+      yield* pathCauses(text, type, `${field}.path`);
+      yield* backendCauses(path.backend, `${field}.backend`);
     }
   }
-  return [...causes, ...certificateCauses(spec)];
+  yield* certificateCauses(spec);
 }
 
 /** Sequences that an Ingress path must not contain, and those that it must not end with. */
@@ -68,49 +71,56 @@ function pathCauses(path: string, type: unknown, field: string): StatusCause[] {
 }
 
 /** Validates the class and certificates of an Ingress. */
-function certificateCauses(spec: Ingress["spec"]): StatusCause[] {
+function* certificateCauses(spec: Ingress["spec"]): Causes {
   const name = spec?.ingressClassName;
-  const causes =
-    name === undefined ? [] : dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.ingressClassName", name, fault));
+  yield* name === undefined
+    ? []
+    : dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.ingressClassName", name, fault));
   for (const [index, certificate] of (spec?.tls ?? []).entries()) {
+    yield;
     const at = `spec.tls[${index}]`;
     for (const [number, host] of (certificate.hosts ?? []).entries()) {
+      yield;
       if (typeof host !== "string") continue;
       const domain = host.replace(/^\*\./, "");
-      causes.push(...dns1123SubdomainFaults(domain).map((fault) => invalidCause(`${at}.hosts[${number}]`, host, fault)));
+      yield* dns1123SubdomainFaults(domain).map((fault) => invalidCause(`${at}.hosts[${number}]`, host, fault));
     }
-    causes.push(...check.dnsSubdomain(`${at}.secretName`, certificate.secretName));
+    yield* check.dnsSubdomain(`${at}.secretName`, certificate.secretName);
   }
-  return causes;
 }
 
-function backendCauses(backend: Received<IngressBackend> | undefined, path: string): StatusCause[] {
-  if (backend === undefined) return [];
+function* backendCauses(backend: Received<IngressBackend> | undefined, path: string): Causes {
+  if (backend === undefined) return;
   const service = backend.service;
   const resource = backend.resource;
   if (service === undefined && resource === undefined) {
-    return [invalidCause(path, "", "resource or service backend is required")];
+    yield invalidCause(path, "", "resource or service backend is required");
+    return;
   }
   if (service !== undefined && resource !== undefined) {
-    return [invalidCause(path, "", "cannot set both resource and service backends")];
+    yield invalidCause(path, "", "cannot set both resource and service backends");
+    return;
   }
-  if (service === undefined) return referenceCauses(resource, `${path}.resource`);
+  if (service === undefined) {
+    yield* referenceCauses(resource, `${path}.resource`);
+    return;
+  }
   const number = service.port?.number || undefined;
   const name = service.port?.name || undefined;
   const serviceName = service.name ?? "";
-  const causes =
-    serviceName === ""
-      ? [requiredCause(`${path}.service.name`)]
-      : dns1035LabelFaults(serviceName).map((fault) => invalidCause(`${path}.service.name`, serviceName, fault));
+  yield* serviceName === ""
+    ? [requiredCause(`${path}.service.name`)]
+    : dns1035LabelFaults(serviceName).map((fault) => invalidCause(`${path}.service.name`, serviceName, fault));
   // kube-apiserver reports this at the backend.
-  if (number === undefined && name === undefined) causes.push(requiredCause(path, "port name or number is required"));
+  if (number === undefined && name === undefined) yield requiredCause(path, "port name or number is required");
   if (number !== undefined && name !== undefined) {
-    return [...causes, invalidCause(path, "", "cannot set both port name & port number")];
+    yield invalidCause(path, "", "cannot set both port name & port number");
+    return;
   }
   if (name !== undefined) {
-    causes.push(...check.portNameFaults(name).map((fault) => invalidCause(`${path}.service.port.name`, name, fault)));
+    yield* check.portNameFaults(name).map((fault) => invalidCause(`${path}.service.port.name`, name, fault));
   }
-  return [...causes, ...check.portNumber(`${path}.service.port.number`, number)];
+  yield* check.portNumber(`${path}.service.port.number`, number);
 }
 
 /** Validates a reference to an object of any kind. */
@@ -134,23 +144,25 @@ function pathSegmentCauses(field: string, value: string): StatusCause[] {
 const maxControllerLength = 250;
 
 /** Validates a networking.k8s.io/v1 IngressClass. */
-export function classCauses(object: ReceivedObject<IngressClassObject>): StatusCause[] {
+export function* classCauses(object: ReceivedObject<IngressClassObject>): Causes {
   const controller = object.spec?.controller ?? "";
-  const causes = controller.length > maxControllerLength ? [tooLongCause("spec.controller", maxControllerLength)] : [];
-  causes.push(...check.domainPrefixedPath("spec.controller", controller));
+  yield* controller.length > maxControllerLength ? [tooLongCause("spec.controller", maxControllerLength)] : [];
+  yield* check.domainPrefixedPath("spec.controller", controller);
   const parameters = object.spec?.parameters;
-  if (parameters === undefined) return causes;
+  if (parameters === undefined) return;
   const path = "spec.parameters";
-  causes.push(...referenceCauses(parameters, path));
+  yield* referenceCauses(parameters, path);
   const { scope, namespace } = parameters;
-  if (scope === undefined) return [...causes, requiredCause(`${path}.scope`)];
-  causes.push(...check.oneOf(`${path}.scope`, scope, ["Cluster", "Namespace"]));
+  if (scope === undefined) {
+    yield requiredCause(`${path}.scope`);
+    return;
+  }
+  yield* check.oneOf(`${path}.scope`, scope, ["Cluster", "Namespace"]);
   if (scope === "Namespace") {
     if (namespace === undefined) {
-      causes.push(requiredCause(`${path}.namespace`, "`parameters.scope` is set to 'Namespace'"));
-    } else causes.push(...dns1123LabelFaults(namespace).map((fault) => invalidCause(`${path}.namespace`, namespace, fault)));
+      yield requiredCause(`${path}.namespace`, "`parameters.scope` is set to 'Namespace'");
+    } else yield* dns1123LabelFaults(namespace).map((fault) => invalidCause(`${path}.namespace`, namespace, fault));
   } else if (scope === "Cluster" && namespace !== undefined) {
-    causes.push(forbiddenCause(`${path}.namespace`, "`parameters.scope` is set to 'Cluster'"));
+    yield forbiddenCause(`${path}.namespace`, "`parameters.scope` is set to 'Cluster'");
   }
-  return causes;
 }

@@ -3,43 +3,49 @@ import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@
 import { isStrictlyWithin, parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import type { Received, ReceivedObject } from "../../received.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type NetworkPolicy = ReceivedObject<NetworkPolicyObject>;
 
 /** Validates a networking.k8s.io/v1 NetworkPolicy. */
-export function policyCauses(object: NetworkPolicy): StatusCause[] {
+export function* policyCauses(object: NetworkPolicy): Causes {
   const spec = object.spec;
-  const causes = check.labelSelector("spec.podSelector", spec?.podSelector);
+  yield* check.labelSelector("spec.podSelector", spec?.podSelector);
   for (const [index, { from: peers, ports }] of (spec?.ingress ?? []).entries()) {
-    causes.push(...ruleCauses({ peers, ports }, `spec.ingress[${index}]`, "from"));
+    yield;
+    yield* ruleCauses({ peers, ports }, `spec.ingress[${index}]`, "from");
   }
   for (const [index, { to: peers, ports }] of (spec?.egress ?? []).entries()) {
-    causes.push(...ruleCauses({ peers, ports }, `spec.egress[${index}]`, "to"));
+    yield;
+    yield* ruleCauses({ peers, ports }, `spec.egress[${index}]`, "to");
   }
   const types = spec?.policyTypes ?? [];
   if (types.length > 2) {
-    return [...causes, invalidCause("spec.policyTypes", types, "may not specify more than two policyTypes")];
+    yield invalidCause("spec.policyTypes", types, "may not specify more than two policyTypes");
+    return;
   }
   for (const [index, type] of types.entries()) {
-    causes.push(...check.oneOf(`spec.policyTypes[${index}]`, type, ["Ingress", "Egress"]));
+    yield;
+    yield* check.oneOf(`spec.policyTypes[${index}]`, type, ["Ingress", "Egress"]);
   }
-  return causes;
 }
 
 /** Validates one rule; `field` is where its peers are. */
-function ruleCauses(
+function* ruleCauses(
   rule: Received<{ peers: NetworkPolicyPeer[] | undefined; ports: NetworkPolicyPort[] | undefined }>,
   path: string,
   field: "from" | "to",
-): StatusCause[] {
-  const causes: StatusCause[] = [];
+): Causes {
   for (const [index, port] of (rule.ports ?? []).entries()) {
+    yield;
     const at = `${path}.ports[${index}]`;
-    causes.push(...check.oneOf(`${at}.protocol`, port.protocol, ["TCP", "UDP", "SCTP"]));
-    causes.push(...policyPortCauses(port, at));
+    yield* check.oneOf(`${at}.protocol`, port.protocol, ["TCP", "UDP", "SCTP"]);
+    yield* policyPortCauses(port, at);
   }
-  for (const [index, peer] of (rule.peers ?? []).entries()) causes.push(...peerCauses(peer, `${path}.${field}[${index}]`));
-  return causes;
+  for (const [index, peer] of (rule.peers ?? []).entries()) {
+    yield;
+    yield* peerCauses(peer, `${path}.${field}[${index}]`);
+  }
 }
 
 /** Validates the ports of a rule: a number, a name, or a range of numbers. */
@@ -63,13 +69,19 @@ function policyPortCauses({ port, endPort }: Received<NetworkPolicyPort>, path: 
 }
 
 /** Validates an IPBlock: a block, and exceptions within it. */
-function blockCauses(block: NonNullable<Received<NetworkPolicyPeer>["ipBlock"]>, path: string): StatusCause[] {
+function* blockCauses(block: NonNullable<Received<NetworkPolicyPeer>["ipBlock"]>, path: string): Causes {
   const text = block.cidr ?? "";
-  if (text === "") return [requiredCause(`${path}.cidr`)];
+  if (text === "") {
+    yield requiredCause(`${path}.cidr`);
+    return;
+  }
   const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
   const outer = parseAddressBlock(text);
-  if (outer === undefined) return [invalidCause(`${path}.cidr`, text, rule)];
-  return (block.except ?? []).flatMap((except, index) => {
+  if (outer === undefined) {
+    yield invalidCause(`${path}.cidr`, text, rule);
+    return;
+  }
+  yield* eachItem(block.except ?? [], (except, index) => {
     const field = `${path}.except[${index}]`;
     const inner = typeof except === "string" ? parseAddressBlock(except) : undefined;
     if (inner === undefined) return [invalidCause(field, except, rule)];
@@ -77,18 +89,17 @@ function blockCauses(block: NonNullable<Received<NetworkPolicyPeer>["ipBlock"]>,
   });
 }
 
-function peerCauses(peer: Received<NetworkPolicyPeer>, path: string): StatusCause[] {
+function* peerCauses(peer: Received<NetworkPolicyPeer>, path: string): Causes {
   const pods = peer.podSelector;
   const namespaces = peer.namespaceSelector;
   const block = peer.ipBlock;
   if (pods === undefined && namespaces === undefined && block === undefined) {
-    return [requiredCause(path, "must specify a peer")];
+    yield requiredCause(path, "must specify a peer");
+    return;
   }
   const isBlockAlone = block === undefined || (pods === undefined && namespaces === undefined);
-  return [
-    ...check.labelSelector(`${path}.podSelector`, pods),
-    ...check.labelSelector(`${path}.namespaceSelector`, namespaces),
-    ...(block === undefined ? [] : blockCauses(block, `${path}.ipBlock`)),
-    ...(isBlockAlone ? [] : [forbiddenCause(path, "may not specify both ipBlock and another peer")]),
-  ];
+  yield* check.labelSelector(`${path}.podSelector`, pods);
+  yield* check.labelSelector(`${path}.namespaceSelector`, namespaces);
+  yield* block === undefined ? [] : blockCauses(block, `${path}.ipBlock`);
+  yield* isBlockAlone ? [] : [forbiddenCause(path, "may not specify both ipBlock and another peer")];
 }

@@ -6,6 +6,7 @@ import { ageColumn, builtinResource, column } from "../../builtin/builtin-resour
 import * as check from "../../field-checks.ts";
 import { listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -34,22 +35,22 @@ const addresses = builtinResource({
   },
   strategy: {
     hasGeneration: false,
-    validate: (address) => {
+    *validate(address) {
       const { name = "" } = address.metadata;
       const parent = valueAt(address, "spec", "parentRef");
-      const causes: StatusCause[] = [];
+
       if (name !== "" && !check.isIpAddress(name)) {
-        causes.push(invalidCause("metadata.name", name, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+        yield invalidCause("metadata.name", name, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
       }
-      if (parent === undefined) return [...causes, requiredCause("spec.parentRef")];
-      return [
-        ...causes,
-        ...["resource", "name"].flatMap((part) => check.nonEmpty(`spec.parentRef.${part}`, textAt(parent, part))),
-      ];
+      if (parent === undefined) {
+        yield requiredCause("spec.parentRef");
+        return;
+      }
+      yield* eachItem(["resource", "name"], (part) => check.nonEmpty(`spec.parentRef.${part}`, textAt(parent, part)));
     },
-    validateUpdate: (address, old) => {
+    *validateUpdate(address, old) {
       const parent = valueAt(address, "spec", "parentRef");
-      return jsonEquals(parent, valueAt(old, "spec", "parentRef"))
+      yield* jsonEquals(parent, valueAt(old, "spec", "parentRef"))
         ? []
         : [invalidCause("spec.parentRef", parent ?? null, "field is immutable")];
     },
@@ -68,19 +69,25 @@ const blocks = builtinResource({
   strategy: {
     hasGeneration: false,
     prepareForCreate: (block) => setField(block, "status", {}),
-    validate: (block) => {
+    *validate(block) {
       const cidrs = listAt(block, "spec", "cidrs");
-      if (cidrs.length === 0) return [requiredCause("spec.cidrs", "at least one CIDR required")];
-      if (cidrs.length > 2) return [invalidCause("spec.cidrs", { CIDRs: cidrs }, "may only hold up to 2 values")];
-      const causes = cidrs.flatMap((cidr, index) =>
+      if (cidrs.length === 0) {
+        yield requiredCause("spec.cidrs", "at least one CIDR required");
+        return;
+      }
+      if (cidrs.length > 2) {
+        yield invalidCause("spec.cidrs", { CIDRs: cidrs }, "may only hold up to 2 values");
+        return;
+      }
+      yield* eachItem(cidrs, (cidr, index) =>
         parseAddressBlock(String(cidr)) === undefined
           ? [invalidCause(`spec.cidrs[${index}]`, cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")]
           : [],
       );
       const [first, second] = cidrs.map((cidr) => parseAddressBlock(String(cidr)) && String(cidr).includes(":"));
-      if (first === undefined || first !== second) return causes;
+      if (first === undefined || first !== second) return;
       const detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-      return [...causes, invalidCause("spec.cidrs", cidrs, detail)];
+      yield invalidCause("spec.cidrs", cidrs, detail);
     },
     validateUpdate: immutableSpec,
   },

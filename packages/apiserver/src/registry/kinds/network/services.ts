@@ -1,7 +1,6 @@
 import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import {
   dns1123SubdomainFaults,
-  causesOfItems,
   duplicateCause,
   forbiddenCause,
   invalidCause,
@@ -19,6 +18,7 @@ import { protocols } from "../pod/container-validation.ts";
 import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
 import { defaultBalancerStatus, serviceBalancerCauses } from "./balancer-status.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
+import { type Causes, createRepeatCheck, eachItem } from "../../causes.ts";
 
 type Service = ReceivedObject<ServiceObject>;
 
@@ -72,7 +72,10 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
           const isStale = service.spec?.type !== "LoadBalancer" && service.status?.loadBalancer?.ingress !== undefined;
           if (isStale) service.status = { ...service.status, loadBalancer: {} };
         },
-        validate: (service) => [...serviceCauses(service), ...allocationCauses(service, allocator)],
+        *validate(service) {
+          yield* serviceCauses(service);
+          yield* allocationCauses(service, allocator);
+        },
         validateUpdate: updateCauses,
         warnings: serviceWarnings,
         status: { default: defaultBalancerStatus, validate: serviceBalancerCauses },
@@ -112,32 +115,34 @@ function defaultService(service: DraftObject<ServiceObject>): void {
 
 const types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-function serviceCauses(service: Service): StatusCause[] {
+function* serviceCauses(service: Service): Causes {
   const spec = service.spec;
   const type = spec?.type ?? "";
   const isHeadless = (spec?.clusterIPs ?? [])[0] === "None";
-  const causes: StatusCause[] = [];
   const ports = spec?.ports ?? [];
-  if (ports.length === 0 && !isHeadless && type !== "ExternalName") causes.push(requiredCause("spec.ports"));
+  if (ports.length === 0 && !isHeadless && type !== "ExternalName") yield requiredCause("spec.ports");
   if (isHeadless && (type === "NodePort" || type === "LoadBalancer")) {
-    causes.push(invalidCause("spec.clusterIPs[0]", "None", `may not be set to 'None' for ${type} services`));
+    yield invalidCause("spec.clusterIPs[0]", "None", `may not be set to 'None' for ${type} services`);
   }
   if (type === "ExternalName") {
     const name = (spec?.externalName ?? "").replace(/\.$/, "");
-    if (name === "") causes.push(requiredCause("spec.externalName"));
-    else causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.externalName", name, fault)));
+    if (name === "") yield requiredCause("spec.externalName");
+    else yield* dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.externalName", name, fault));
   }
-  causes.push(...portCauses(ports));
-  causes.push(...check.labels("spec.selector", spec?.selector));
-  causes.push(...check.oneOf("spec.sessionAffinity", spec?.sessionAffinity, ["ClientIP", "None"]));
-  causes.push(...check.oneOf("spec.type", spec?.type, types));
-  causes.push(...causesOfItems(spec?.externalIPs ?? [], externalAddressCauses));
+  yield* portCauses(ports);
+  yield* check.labels("spec.selector", spec?.selector);
+  yield* check.oneOf("spec.sessionAffinity", spec?.sessionAffinity, ["ClientIP", "None"]);
+  yield* check.oneOf("spec.type", spec?.type, types);
+  yield* eachItem(spec?.externalIPs ?? [], externalAddressCauses);
   const timeout = spec?.sessionAffinityConfig?.clientIP?.timeoutSeconds;
   if (typeof timeout === "number" && (timeout <= 0 || timeout > 86_400)) {
     const detail = "must be greater than 0 and less than 86400";
-    causes.push(invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail));
+    yield invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail);
   }
-  return [...causes, ...balancerCauses(spec), ...trafficCauses(spec), ...familyCauses(spec), ...distributionCauses(spec)];
+  yield* balancerCauses(spec);
+  yield* trafficCauses(spec);
+  yield* familyCauses(spec);
+  yield* distributionCauses(spec);
 }
 
 function externalAddressCauses(address: unknown, index: number): StatusCause[] {
@@ -188,80 +193,77 @@ function distributionCauses(spec: ServiceSpec): StatusCause[] {
   return check.oneOf("spec.trafficDistribution", spec?.trafficDistribution, distributions);
 }
 
-function familyCauses(spec: ServiceSpec): StatusCause[] {
+function* familyCauses(spec: ServiceSpec): Causes {
   const policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-  const causes = check.oneOf("spec.ipFamilyPolicy", spec?.ipFamilyPolicy, policies);
-  const seen = new Set<string>();
+  yield* check.oneOf("spec.ipFamilyPolicy", spec?.ipFamilyPolicy, policies);
+  const isRepeated = createRepeatCheck();
   for (const [index, family] of (spec?.ipFamilies ?? []).entries()) {
+    yield;
     const field = `spec.ipFamilies[${index}]`;
-    causes.push(...check.oneOf(field, family, ["IPv4", "IPv6"]));
-    if (seen.has(family)) causes.push(duplicateCause(field, family));
-    seen.add(family);
+    yield* check.oneOf(field, family, ["IPv4", "IPv6"]);
+    if (isRepeated(family)) yield duplicateCause(field, family);
   }
-  return causes;
 }
 
 /** Validates fields of LoadBalancer Services. */
-function balancerCauses(spec: ServiceSpec): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* balancerCauses(spec: ServiceSpec): Causes {
   const isBalanced = spec?.type === "LoadBalancer";
   const detail = "may only be used when `type` is 'LoadBalancer'";
   const ranges = spec?.loadBalancerSourceRanges ?? [];
   // Spelled as kube-apiserver does.
   const field = "spec.LoadBalancerSourceRanges";
-  if (ranges.length > 0 && !isBalanced) causes.push(forbiddenCause(field, detail));
+  if (ranges.length > 0 && !isBalanced) yield forbiddenCause(field, detail);
   for (const [index, range] of ranges.entries()) {
+    yield;
     if (typeof range === "string" && parseAddressBlock(range.trim()) !== undefined) continue;
     const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    causes.push(invalidCause(`${field}[${index}]`, range, rule));
+    yield invalidCause(`${field}[${index}]`, range, rule);
   }
   if (spec?.allocateLoadBalancerNodePorts !== undefined && !isBalanced) {
-    causes.push(forbiddenCause("spec.allocateLoadBalancerNodePorts", detail));
+    yield forbiddenCause("spec.allocateLoadBalancerNodePorts", detail);
   }
   const className = spec?.loadBalancerClass;
-  if (typeof className !== "string") return causes;
-  if (!isBalanced) causes.push(forbiddenCause("spec.loadBalancerClass", detail));
-  causes.push(...qualifiedNameFaults(className).map((fault) => invalidCause("spec.loadBalancerClass", className, fault)));
-  return causes;
+  if (typeof className !== "string") return;
+  if (!isBalanced) yield forbiddenCause("spec.loadBalancerClass", detail);
+  yield* qualifiedNameFaults(className).map((fault) => invalidCause("spec.loadBalancerClass", className, fault));
 }
 
-function portCauses(ports: NonNullable<NonNullable<ServiceSpec>["ports"]>): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* portCauses(ports: NonNullable<NonNullable<ServiceSpec>["ports"]>): Causes {
   const names = new Set<string>();
   const numbers = new Set<string>();
   const nodePorts = new Set<string>();
   for (const [index, port] of ports.entries()) {
+    yield;
     const at = `spec.ports[${index}]`;
     const name = port.name ?? "";
     if (name === "") {
-      if (ports.length > 1) causes.push(requiredCause(`${at}.name`));
+      if (ports.length > 1) yield requiredCause(`${at}.name`);
     } else {
       const faults = check.dnsLabel(`${at}.name`, name);
-      causes.push(...faults);
-      if (faults.length === 0 && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
+      yield* faults;
+      if (faults.length === 0 && names.has(name)) yield duplicateCause(`${at}.name`, name);
       names.add(name);
     }
-    causes.push(...check.portNumber(`${at}.port`, port.port));
-    causes.push(...check.oneOf(`${at}.protocol`, port.protocol, protocols));
-    causes.push(...check.portReference(`${at}.targetPort`, port.targetPort));
+    yield* check.portNumber(`${at}.port`, port.port);
+    yield* check.oneOf(`${at}.protocol`, port.protocol, protocols);
+    yield* check.portReference(`${at}.targetPort`, port.targetPort);
     const protocol = port.appProtocol;
     if (typeof protocol === "string") {
-      causes.push(...qualifiedNameFaults(protocol).map((fault) => invalidCause(`${at}.appProtocol`, protocol, fault)));
+      yield* qualifiedNameFaults(protocol).map((fault) => invalidCause(`${at}.appProtocol`, protocol, fault));
     }
     const key = `${port.protocol ?? ""}/${String(port.port)}`;
     if (numbers.has(key)) {
       // kube-apiserver prints its internal type, with these fields alone.
       const shown = { Name: "", Protocol: port.protocol ?? "", AppProtocol: null, Port: port.port, TargetPort: 0, NodePort: 0 };
-      causes.push(duplicateCause(at, shown));
+      yield duplicateCause(at, shown);
     }
     numbers.add(key);
     const nodePort = port.nodePort;
     if (typeof nodePort !== "number" || nodePort === 0) continue;
     const nodeKey = `${port.protocol ?? ""}/${nodePort}`;
-    if (nodePorts.has(nodeKey)) causes.push(duplicateCause(`${at}.nodePort`, nodePort));
+    if (nodePorts.has(nodeKey)) yield duplicateCause(`${at}.nodePort`, nodePort);
     nodePorts.add(nodeKey);
   }
-  return causes;
 }
 
 function updateCauses(service: Service, old: Service): StatusCause[] {

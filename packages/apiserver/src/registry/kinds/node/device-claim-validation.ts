@@ -2,7 +2,6 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { compileExpression } from "@keelson/api-machinery/cel";
 import {
   dns1123LabelFaults,
-  duplicateCause,
   invalidCause,
   notSupportedCause,
   requiredCause,
@@ -13,43 +12,44 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 import { fullyQualifiedNameCauses } from "./device-names.ts";
+import { type Causes, eachItem, repeatCauses } from "../../causes.ts";
 
 const maxItems = 32;
 const maxAlternatives = 8;
 
 /** Validates the devices of a claim or of a claim template (DeviceClaim). */
-export function claimedDeviceCauses(path: string, devices: unknown): StatusCause[] {
+export function* claimedDeviceCauses(path: string, devices: unknown): Causes {
   const requests = listAt(devices, "requests");
   const names = requestNames(requests);
-  return [
-    ...eachNamed(`${path}.requests`, requests, maxItems, requestCauses),
-    ...each(`${path}.constraints`, listAt(devices, "constraints"), maxItems, (constraint, at) => [
-      ...referenceCauses(`${at}.requests`, listAt(constraint, "requests"), names),
-      ...constraintCauses(constraint, at),
-    ]),
-    ...each(`${path}.config`, listAt(devices, "config"), maxItems, (configuration, at) => [
-      ...referenceCauses(`${at}.requests`, listAt(configuration, "requests"), names),
-      ...configurationCauses(configuration, at),
-    ]),
-  ];
+  yield* eachNamed(`${path}.requests`, requests, maxItems, requestCauses);
+  yield* each(`${path}.constraints`, listAt(devices, "constraints"), maxItems, function* (constraint, at) {
+    yield* referenceCauses(`${at}.requests`, listAt(constraint, "requests"), names);
+    yield* constraintCauses(constraint, at);
+  });
+  yield* each(`${path}.config`, listAt(devices, "config"), maxItems, function* (configuration, at) {
+    yield* referenceCauses(`${at}.requests`, listAt(configuration, "requests"), names);
+    yield* configurationCauses(configuration, at);
+  });
 }
 
-type Check = (item: unknown, path: string) => StatusCause[];
+type Check = (item: unknown, path: string) => Causes;
 
-function each(path: string, items: readonly unknown[], max: number, validate: Check): StatusCause[] {
-  if (items.length > max) return [tooManyCause(path, items.length, max)];
-  return items.flatMap((item, index) => validate(item, `${path}[${index}]`));
+function* each(path: string, items: readonly unknown[], max: number, validate: Check): Causes {
+  if (items.length > max) {
+    yield tooManyCause(path, items.length, max);
+    return;
+  }
+  yield* eachItem(items, (item, index) => validate(item, `${path}[${index}]`));
 }
 
 /** Validates items whose names must differ. */
-function eachNamed(path: string, items: readonly unknown[], max: number, validate: Check): StatusCause[] {
-  const causes = each(path, items, max, validate);
-  if (items.length > max) return causes;
-  const names = items.map((item) => textAt(item, "name"));
-  const repeated = names.flatMap((name, index) =>
-    names.indexOf(name) < index ? [duplicateCause(`${path}[${index}]`, name)] : [],
+function* eachNamed(path: string, items: readonly unknown[], max: number, validate: Check): Causes {
+  yield* each(path, items, max, validate);
+  if (items.length > max) return;
+  yield* repeatCauses(
+    items.map((item) => textAt(item, "name")),
+    path,
   );
-  return [...causes, ...repeated];
 }
 
 /** The names that constraints and configurations may refer to: of requests, and of alternatives after a slash. */
@@ -62,20 +62,17 @@ function requestNames(requests: readonly unknown[]): ReadonlySet<string> {
   );
 }
 
-function referenceCauses(path: string, references: readonly unknown[], names: ReadonlySet<string>): StatusCause[] {
+function* referenceCauses(path: string, references: readonly unknown[], names: ReadonlySet<string>): Causes {
   const texts = references.map(String);
   const detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-  const causes = each(path, texts, maxItems, (_, at) => {
+  yield* each(path, texts, maxItems, (_, at) => {
     const name = texts[Number(/\[(\d+)\]$/.exec(at)?.[1])] ?? "";
     const parts = name.split("/");
     const unknown = names.has(name) ? [] : [invalidCause(at, name, detail)];
     if (parts.length > 2) return unknown;
     return [...parts.flatMap((part) => labelCauses(at, part)), ...unknown];
   });
-  return [
-    ...causes,
-    ...texts.flatMap((name, index) => (texts.indexOf(name) < index ? [duplicateCause(`${path}[${index}]`, name)] : [])),
-  ];
+  yield* repeatCauses(texts, path);
 }
 
 function labelCauses(path: string, name: string): StatusCause[] {
@@ -88,32 +85,38 @@ function constraintCauses(constraint: unknown, path: string): StatusCause[] {
   return fullyQualifiedNameCauses(`${path}.matchAttribute`, String(attribute));
 }
 
-function requestCauses(request: unknown, path: string): StatusCause[] {
+function* requestCauses(request: unknown, path: string): Causes {
   const exactly = valueAt(request, "exactly");
   const alternatives = listAt(request, "firstAvailable");
-  const causes = labelCauses(`${path}.name`, textAt(request, "name"));
+  yield* labelCauses(`${path}.name`, textAt(request, "name"));
   const detail = "exactly one of `exactly` or `firstAvailable` is required";
-  if (exactly === undefined && alternatives.length === 0) return [...causes, requiredCause(path, detail)];
-  if (exactly !== undefined && alternatives.length > 0) {
-    return [...causes, invalidCause(path, null, `${detail}, but multiple fields are set`)];
+  if (exactly === undefined && alternatives.length === 0) {
+    yield requiredCause(path, detail);
+    return;
   }
-  if (exactly !== undefined) return [...causes, ...exactCauses(exactly, `${path}.exactly`)];
-  return [...causes, ...eachNamed(`${path}.firstAvailable`, alternatives, maxAlternatives, alternativeCauses)];
+  if (exactly !== undefined && alternatives.length > 0) {
+    yield invalidCause(path, null, `${detail}, but multiple fields are set`);
+    return;
+  }
+  if (exactly !== undefined) {
+    yield* exactCauses(exactly, `${path}.exactly`);
+    return;
+  }
+  yield* eachNamed(`${path}.firstAvailable`, alternatives, maxAlternatives, alternativeCauses);
 }
 
-function alternativeCauses(alternative: unknown, path: string): StatusCause[] {
-  return [...labelCauses(`${path}.name`, textAt(alternative, "name")), ...exactCauses(alternative, path)];
+function* alternativeCauses(alternative: unknown, path: string): Causes {
+  yield* labelCauses(`${path}.name`, textAt(alternative, "name"));
+  yield* exactCauses(alternative, path);
 }
 
-function exactCauses(request: unknown, path: string): StatusCause[] {
+function* exactCauses(request: unknown, path: string): Causes {
   const className = textAt(request, "deviceClassName");
-  return [
-    ...(className === ""
-      ? [requiredCause(`${path}.deviceClassName`)]
-      : check.dnsSubdomain(`${path}.deviceClassName`, className)),
-    ...deviceSelectorCauses(`${path}.selectors`, listAt(request, "selectors")),
-    ...allocationCauses(request, path),
-  ];
+  yield* className === ""
+    ? [requiredCause(`${path}.deviceClassName`)]
+    : check.dnsSubdomain(`${path}.deviceClassName`, className);
+  yield* deviceSelectorCauses(`${path}.selectors`, listAt(request, "selectors"));
+  yield* allocationCauses(request, path);
 }
 
 function allocationCauses(request: unknown, path: string): StatusCause[] {
@@ -130,8 +133,8 @@ const maxSelectors = 32;
 const maxExpressionBytes = 10 * 1024;
 
 /** Validates selectors of devices. Of their expressions only empty and malformed ones are rejected: the scheduler allocates no devices. */
-export function deviceSelectorCauses(path: string, selectors: readonly unknown[]): StatusCause[] {
-  return each(path, selectors, maxSelectors, (selector, at) => {
+export function* deviceSelectorCauses(path: string, selectors: readonly unknown[]): Causes {
+  yield* each(path, selectors, maxSelectors, (selector, at) => {
     const field = `${at}.cel`;
     if (valueAt(selector, "cel") === undefined) return [requiredCause(field)];
     const expression = textAt(selector, "cel", "expression");
@@ -143,8 +146,8 @@ export function deviceSelectorCauses(path: string, selectors: readonly unknown[]
 }
 
 /** Validates the parameters of drivers in the configuration of a class. */
-export function deviceConfigurationCauses(path: string, configurations: readonly unknown[]): StatusCause[] {
-  return each(path, configurations, maxItems, configurationCauses);
+export function* deviceConfigurationCauses(path: string, configurations: readonly unknown[]): Causes {
+  yield* each(path, configurations, maxItems, configurationCauses);
 }
 
 const maxParameterBytes = 10 * 1024;

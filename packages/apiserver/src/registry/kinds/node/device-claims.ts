@@ -33,10 +33,10 @@ const deviceClasses = builtinResource({
       if (textAt(old, "spec", "extendedResourceName") !== "") return;
       setField(ensureMap(object, "spec"), "extendedResourceName", undefined);
     },
-    validate: (object) => [
-      ...deviceSelectorCauses("spec.selectors", listAt(object, "spec", "selectors")),
-      ...deviceConfigurationCauses("spec.config", listAt(object, "spec", "config")),
-    ],
+    *validate(object) {
+      yield* deviceSelectorCauses("spec.selectors", listAt(object, "spec", "selectors"));
+      yield* deviceConfigurationCauses("spec.config", listAt(object, "spec", "config"));
+    },
   },
 });
 

@@ -12,6 +12,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, objectAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
 import { qualifiedNameCauses } from "./device-names.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -63,14 +64,12 @@ interface FieldOfFeature {
 }
 
 /** Validates a ResourceSlice. */
-export function sliceCauses(slice: Read): StatusCause[] {
+export function* sliceCauses(slice: Read): Causes {
   const spec = valueAt(slice, "spec");
-  return [
-    ...check.driverName("spec.driver", textAt(spec, "driver")),
-    ...poolCauses(valueAt(spec, "pool"), "spec.pool"),
-    ...placeCauses(spec),
-    ...deviceListCauses("spec.devices", listAt(spec, "devices")),
-  ];
+  yield* check.driverName("spec.driver", textAt(spec, "driver"));
+  yield* poolCauses(valueAt(spec, "pool"), "spec.pool");
+  yield* placeCauses(spec);
+  yield* deviceListCauses("spec.devices", listAt(spec, "devices"));
 }
 
 /** Validates a change of a ResourceSlice. */
@@ -84,20 +83,18 @@ export function changedSliceCauses(slice: Read, old: Read): StatusCause[] {
 
 const maxPoolNameLength = 253;
 
-function poolCauses(pool: unknown, path: string): StatusCause[] {
+function* poolCauses(pool: unknown, path: string): Causes {
   const name = textAt(pool, "name");
   const [slices, generation] = ["resourceSliceCount", "generation"].map((field) => Number(valueAt(pool, field) ?? 0));
   const faults = name.split("/").flatMap((part) => dns1123SubdomainFaults(part).map((fault) => ({ part, fault })));
-  return [
-    ...(name === ""
-      ? [requiredCause(`${path}.name`)]
-      : [
-          ...(name.length > maxPoolNameLength ? [tooLongCause(`${path}.name`, maxPoolNameLength)] : []),
-          ...faults.map(({ part, fault }) => invalidCause(`${path}.name`, part, fault)),
-        ]),
-    ...((slices ?? 0) <= 0 ? [invalidCause(`${path}.resourceSliceCount`, slices, "must be greater than zero")] : []),
-    ...((generation ?? 0) < 0 ? [invalidCause(`${path}.generation`, generation, "must be greater than or equal to zero")] : []),
-  ];
+  yield* name === ""
+    ? [requiredCause(`${path}.name`)]
+    : [
+        ...(name.length > maxPoolNameLength ? [tooLongCause(`${path}.name`, maxPoolNameLength)] : []),
+        ...faults.map(({ part, fault }) => invalidCause(`${path}.name`, part, fault)),
+      ];
+  yield* (slices ?? 0) <= 0 ? [invalidCause(`${path}.resourceSliceCount`, slices, "must be greater than zero")] : [];
+  yield* (generation ?? 0) < 0 ? [invalidCause(`${path}.generation`, generation, "must be greater than or equal to zero")] : [];
 }
 
 function placeCauses(spec: unknown): StatusCause[] {
@@ -122,36 +119,37 @@ function placeCauses(spec: unknown): StatusCause[] {
 const maxDevices = 128;
 
 /** Validates the devices, and that each has at most one definition. */
-function deviceListCauses(path: string, devices: readonly unknown[]): StatusCause[] {
-  if (devices.length > maxDevices) return [tooManyCause(path, devices.length, maxDevices)];
+function* deviceListCauses(path: string, devices: readonly unknown[]): Causes {
+  if (devices.length > maxDevices) {
+    yield tooManyCause(path, devices.length, maxDevices);
+    return;
+  }
   const names = new Set<string>();
   const repeated: StatusCause[] = [];
-  const causes = devices.flatMap((device, index) => {
+  yield* eachItem(devices, function* (device, index) {
     const name = textAt(device, "name");
     if (names.has(name)) repeated.push(duplicateCause(`${path}[${index}]`, name));
     names.add(name);
-    return deviceCauses(device, `${path}[${index}]`);
+    yield* deviceCauses(device, `${path}[${index}]`);
   });
-  return [...causes, ...repeated];
+  yield* repeated;
 }
 
 const maxAttributesAndCapacities = 32;
 const maxKeyLength = 96;
 
-function deviceCauses(device: unknown, path: string): StatusCause[] {
+function* deviceCauses(device: unknown, path: string): Causes {
   const name = textAt(device, "name");
   const [attributes, capacity] = [mapAt(device, "attributes"), mapAt(device, "capacity")];
   const count = Object.keys(attributes).length + Object.keys(capacity).length;
   const detail = `the total number of attributes and capacities must not exceed ${maxAttributesAndCapacities}`;
-  return [
-    ...dns1123LabelFaults(name).map((fault) => invalidCause(`${path}.name`, name, fault)),
-    ...(count > maxAttributesAndCapacities ? [invalidCause(path, count, detail)] : []),
-    ...Object.entries(attributes).flatMap(([key, attribute]) => [
-      ...keyCauses(`${path}.attributes`, key),
-      ...attributeCauses(attribute, `${path}.attributes[${key}]`),
-    ]),
-    ...Object.keys(capacity).flatMap((key) => keyCauses(`${path}.capacity`, key)),
-  ];
+  yield* dns1123LabelFaults(name).map((fault) => invalidCause(`${path}.name`, name, fault));
+  yield* count > maxAttributesAndCapacities ? [invalidCause(path, count, detail)] : [];
+  yield* eachItem(Object.entries(attributes), ([key, attribute]) => [
+    ...keyCauses(`${path}.attributes`, key),
+    ...attributeCauses(attribute, `${path}.attributes[${key}]`),
+  ]);
+  yield* eachItem(Object.keys(capacity), (key) => keyCauses(`${path}.capacity`, key));
 }
 
 function keyCauses(path: string, key: string): StatusCause[] {

@@ -1,5 +1,5 @@
 import type { LeaseObject } from "@keelson/api-machinery/kinds";
-import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, requiredCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { ensureMap, setField } from "../../object-fields.ts";
@@ -23,20 +23,18 @@ export function coordinationKinds(): readonly ServedResource[] {
           const spec = ensureMap(object, "spec");
           if (old.spec?.strategy === undefined && old.spec?.preferredHolder === undefined) dropElectionFields(spec);
         },
-        validate: (object) => {
-          const causes: StatusCause[] = [];
+        *validate(object) {
           const duration = object.spec?.leaseDurationSeconds;
           const transitions = object.spec?.leaseTransitions;
           if (typeof duration === "number" && duration <= 0) {
-            causes.push(invalidCause("spec.leaseDurationSeconds", duration, "must be greater than 0"));
+            yield invalidCause("spec.leaseDurationSeconds", duration, "must be greater than 0");
           }
           if (typeof transitions === "number" && transitions < 0) {
-            causes.push(invalidCause("spec.leaseTransitions", transitions, "must be greater than or equal to 0"));
+            yield invalidCause("spec.leaseTransitions", transitions, "must be greater than or equal to 0");
           }
           if ((object.spec?.preferredHolder ?? "") !== "" && (object.spec?.strategy ?? "") === "") {
-            causes.push(requiredCause("spec.strategy", "must be specified when preferredHolder is specified"));
+            yield requiredCause("spec.strategy", "must be specified when preferredHolder is specified");
           }
-          return causes;
         },
       },
     }),

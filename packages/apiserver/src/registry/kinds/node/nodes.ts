@@ -15,6 +15,7 @@ import * as check from "../../field-checks.ts";
 import { ensureMap, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import type { Causes } from "../../causes.ts";
 
 type Read = ReceivedObject<NodeObject>;
 
@@ -99,29 +100,30 @@ const unreported = {
   ),
 };
 
-function nodeCauses(node: Read): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* nodeCauses(node: Read): Causes {
   const taints = new Set<string>();
   for (const [index, taint] of (node.spec?.taints ?? []).entries()) {
+    yield;
     // As in kube-apiserver, the path is not that of the field.
     const at = `metadata.taints[${index}]`;
     const key = taint.key ?? "";
-    causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault)));
+    yield* labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault));
     const faults = labelValueFaults(taint.value ?? "");
-    if (faults.length > 0) causes.push(invalidCause(`${at}.value`, taint.value, faults.join(";")));
+    if (faults.length > 0) yield invalidCause(`${at}.value`, taint.value, faults.join(";"));
     const effect = taint.effect;
-    if (effect === "") causes.push(...check.nonEmpty(`${at}.effect`, effect));
-    else causes.push(...check.oneOf(`${at}.effect`, effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"]));
+    if (effect === "") yield* check.nonEmpty(`${at}.effect`, effect);
+    else yield* check.oneOf(`${at}.effect`, effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"]);
     const identity = `${key}:${String(effect)}`;
-    if (taints.has(identity)) causes.push(duplicateCause(at, taint));
+    if (taints.has(identity)) yield duplicateCause(at, taint);
     taints.add(identity);
   }
   for (const [index, block] of (node.spec?.podCIDRs ?? []).entries()) {
+    yield;
     if (typeof block === "string" && parseAddressBlock(block) !== undefined) continue;
     const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    causes.push(invalidCause(`spec.podCIDRs[${index}]`, block, rule));
+    yield invalidCause(`spec.podCIDRs[${index}]`, block, rule);
   }
-  return [...causes, ...familyCauses(node.spec?.podCIDRs ?? [])];
+  yield* familyCauses(node.spec?.podCIDRs ?? []);
 }
 
 /** Several blocks are one of each IP family. */

@@ -35,24 +35,21 @@ export const priorityClasses = builtinResource<PriorityClassObject>({
       if (object.value === undefined) setField(object, "value", 0);
       if (object.preemptionPolicy === undefined) setField(object, "preemptionPolicy", "PreemptLowerPriority");
     },
-    validate: (object) => {
+    *validate(object) {
       const { name = "" } = object.metadata;
-      const causes = check.oneOf("preemptionPolicy", object.preemptionPolicy, ["PreemptLowerPriority", "Never"]);
+      yield* check.oneOf("preemptionPolicy", object.preemptionPolicy, ["PreemptLowerPriority", "Never"]);
       const isSystem = Object.hasOwn(systemPriorities, name);
       if (name.startsWith("system-") && !isSystem) {
-        causes.push(
-          forbiddenCause(
-            "metadata.name",
-            "priority class names with 'system-' prefix are reserved for system use only. " +
-              `error: ${name} is not a known system priority class`,
-          ),
+        yield forbiddenCause(
+          "metadata.name",
+          "priority class names with 'system-' prefix are reserved for system use only. " +
+            `error: ${name} is not a known system priority class`,
         );
       }
       if (!isSystem && countAt(object, "value") > highestPriority) {
         const detail = `maximum allowed value of a user defined priority is ${highestPriority}`;
-        causes.push(forbiddenCause("value", detail));
+        yield forbiddenCause("value", detail);
       }
-      return causes;
     },
     validateUpdate: (object, old) =>
       ["value", "preemptionPolicy"]

@@ -6,6 +6,7 @@ import * as check from "../../field-checks.ts";
 import { listAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { tolerationCauses } from "../pod/spec-validation.ts";
+import { eachItem } from "../../causes.ts";
 
 /** node.k8s.io RuntimeClasses: the ways in which nodes run Pods. */
 export function runtimeClassKinds(): readonly ServedResource[] {
@@ -20,15 +21,13 @@ export function runtimeClassKinds(): readonly ServedResource[] {
       cells: (object, now) => [object.handler ?? "", age(object.metadata.creationTimestamp, now)],
       strategy: {
         hasGeneration: false,
-        validate: (object) => {
+        *validate(object) {
           const handler = object.handler ?? "";
-          return [
-            ...dns1123LabelFaults(handler).map((fault) => invalidCause("handler", handler, fault)),
-            ...check.labels("scheduling.nodeSelector", valueAt(object, "scheduling", "nodeSelector")),
-            ...listAt(object, "scheduling", "tolerations").flatMap((toleration, index) =>
-              tolerationCauses(toleration, `scheduling.tolerations[${index}]`),
-            ),
-          ];
+          yield* dns1123LabelFaults(handler).map((fault) => invalidCause("handler", handler, fault));
+          yield* check.labels("scheduling.nodeSelector", valueAt(object, "scheduling", "nodeSelector"));
+          yield* eachItem(listAt(object, "scheduling", "tolerations"), (toleration, index) =>
+            tolerationCauses(toleration, `scheduling.tolerations[${index}]`),
+          );
         },
         validateUpdate: (object, old) =>
           object.handler === old.handler ? [] : [invalidCause("handler", object.handler, "field is immutable")],

@@ -13,7 +13,8 @@ import { containerSecurityCauses } from "./security-validation.ts";
 import { localPathCauses } from "./local-path.ts";
 import { handlerCauses } from "./handler-validation.ts";
 import { environmentCauses } from "./environment-validation.ts";
-import { resizePolicyCauses, resourceCauses } from "./resource-validation.ts";
+import { type PodClaims, podClaimsOf, resizePolicyCauses, resourceCauses } from "./resource-validation.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** Protocols of ports, in the order of kube-apiserver's message. */
 export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
@@ -22,12 +23,11 @@ export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
  * Validates the init, regular and ephemeral containers of a PodSpec, which share one set of names. As in kube-apiserver, a volume with
  * `volumeFaults` cannot be mounted.
  */
-export function containerCauses(spec: unknown, path: string, volumeFaults: readonly StatusCause[]): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* containerCauses(spec: unknown, path: string, volumeFaults: readonly StatusCause[]): Causes {
   const names = new Set<string>();
   const faulty = new Set(volumeFaults.map(({ field = "" }) => /\.volumes\[\d+\]/.exec(field)?.[0]));
   const pod: PodContext = {
-    claims: listAt(spec, "resourceClaims").flatMap((claim) => textAt(claim, "name") || []),
+    claims: podClaimsOf(listAt(spec, "resourceClaims").flatMap((claim) => textAt(claim, "name") || [])),
     restartPolicy: valueAt(spec, "restartPolicy"),
   };
   const sound = listAt(spec, "volumes").filter((_, index) => !faulty.has(`.volumes[${index}]`));
@@ -36,21 +36,21 @@ export function containerCauses(spec: unknown, path: string, volumeFaults: reado
   const grace = valueAt(spec, "terminationGracePeriodSeconds");
   // A negative period means 1 s.
   const graceSeconds = typeof grace === "number" && grace < 0 ? 1 : grace;
-  if (listAt(spec, "containers").length === 0) causes.push(requiredCause(`${path}.containers`));
+  if (listAt(spec, "containers").length === 0) yield requiredCause(`${path}.containers`);
   for (const field of ["containers", "initContainers", "ephemeralContainers"]) {
     for (const [index, container] of listAt(spec, field).entries()) {
+      yield;
       const at = `${path}.${field}[${index}]`;
       const name = textAt(container, "name");
-      causes.push(...check.dnsLabel(`${at}.name`, valueAt(container, "name")));
-      causes.push(...oneContainer(container, at, volumes, claims, pod));
-      if (name !== "" && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
+      yield* check.dnsLabel(`${at}.name`, valueAt(container, "name"));
+      yield* oneContainer(container, at, volumes, claims, pod);
+      if (name !== "" && names.has(name)) yield duplicateCause(`${at}.name`, name);
       names.add(name);
-      causes.push(...lifeCauses(container, at, field, graceSeconds));
-      if (field === "ephemeralContainers") causes.push(...ephemeralCauses(container, at, names));
+      yield* lifeCauses(container, at, field, graceSeconds);
+      if (field === "ephemeralContainers") yield* ephemeralCauses(container, at, names);
     }
   }
-  causes.push(...hostPortCauses(spec, path));
-  return causes;
+  yield* hostPortCauses(spec, path);
 }
 
 /** Validates the restrictions of ephemeral containers, and that the target container exists. */
@@ -65,25 +65,25 @@ function ephemeralCauses(container: unknown, path: string, names: ReadonlySet<st
 }
 
 /** Host ports must be unique among the containers of a Pod. Init containers are exempt because they run one after the other. */
-function hostPortCauses(spec: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* hostPortCauses(spec: unknown, path: string): Causes {
   const used = new Set<string>();
   for (const [index, container] of listAt(spec, "containers").entries()) {
+    yield;
     for (const [at, port] of listAt(container, "ports").entries()) {
+      yield;
       const hostPort = valueAt(port, "hostPort");
       if (typeof hostPort !== "number" || hostPort === 0) continue;
       if (valueAt(spec, "hostNetwork") === true && hostPort !== valueAt(port, "containerPort")) {
         const detail = "must match `containerPort` when `hostNetwork` is true";
-        causes.push(invalidCause(`${path}.containers[${index}].ports[${at}].hostPort`, hostPort, detail));
+        yield invalidCause(`${path}.containers[${index}].ports[${at}].hostPort`, hostPort, detail);
       }
       const socket = `${textAt(port, "protocol")}/${textAt(port, "hostIP")}/${hostPort}`;
       if (used.has(socket)) {
-        causes.push(duplicateCause(`${path}.containers[${index}].ports[${at}].hostPort`, socket));
+        yield duplicateCause(`${path}.containers[${index}].ports[${at}].hostPort`, socket);
       }
       used.add(socket);
     }
   }
-  return causes;
 }
 
 function isBlockSource(volume: unknown): boolean {
@@ -92,65 +92,65 @@ function isBlockSource(volume: unknown): boolean {
 
 /** What the validation of a container needs to know about its Pod. */
 interface PodContext {
-  /** Names of its claims of devices. */
-  readonly claims: readonly string[];
+  /** Its claims of devices. */
+  readonly claims: PodClaims;
   readonly restartPolicy: unknown;
 }
 
-function oneContainer(
+function* oneContainer(
   container: unknown,
   path: string,
   volumes: ReadonlySet<string>,
   claims: ReadonlySet<string>,
   pod: PodContext,
-): StatusCause[] {
+): Causes {
   const image = textAt(container, "image");
-  const causes = check.nonEmpty(`${path}.image`, image);
+  yield* check.nonEmpty(`${path}.image`, image);
   const message = valueAt(container, "terminationMessagePolicy");
-  causes.push(...check.oneOf(`${path}.terminationMessagePolicy`, message, ["File", "FallbackToLogsOnError"]));
-  causes.push(...portCauses(container, path), ...environmentCauses(container, path));
+  yield* check.oneOf(`${path}.terminationMessagePolicy`, message, ["File", "FallbackToLogsOnError"]);
+  yield* portCauses(container, path);
+  yield* environmentCauses(container, path);
   const devices = listAt(container, "volumeDevices");
   const deviceNames = new Set(devices.map((device) => textAt(device, "name")));
   const devicePaths = new Set(devices.map((device) => textAt(device, "devicePath")));
   const mountPaths = new Set<string>();
   for (const [index, mount] of listAt(container, "volumeMounts").entries()) {
+    yield;
     const at = `${path}.volumeMounts[${index}]`;
     const name = textAt(mount, "name");
     const mountPath = textAt(mount, "mountPath");
-    if (name === "") causes.push(requiredCause(`${at}.name`));
-    if (!volumes.has(name)) causes.push(notFoundCause(`${at}.name`, name));
-    if (mountPath === "") causes.push(requiredCause(`${at}.mountPath`));
-    if (mountPaths.has(mountPath)) causes.push(invalidCause(`${at}.mountPath`, mountPath, "must be unique"));
+    if (name === "") yield requiredCause(`${at}.name`);
+    if (!volumes.has(name)) yield notFoundCause(`${at}.name`, name);
+    if (mountPath === "") yield requiredCause(`${at}.mountPath`);
+    if (mountPaths.has(mountPath)) yield invalidCause(`${at}.mountPath`, mountPath, "must be unique");
     mountPaths.add(mountPath);
-    if (deviceNames.has(name)) causes.push(invalidCause(`${at}.name`, name, "must not already exist in volumeDevices"));
+    if (deviceNames.has(name)) yield invalidCause(`${at}.name`, name, "must not already exist in volumeDevices");
     if (devicePaths.has(mountPath)) {
-      causes.push(invalidCause(`${at}.mountPath`, mountPath, "must not already exist as a path in volumeDevices"));
+      yield invalidCause(`${at}.mountPath`, mountPath, "must not already exist as a path in volumeDevices");
     }
     const subPath = textAt(mount, "subPath");
     const subPathExpression = textAt(mount, "subPathExpr");
     if (subPath !== "" && subPathExpression !== "") {
-      causes.push(invalidCause(`${at}.subPathExpr`, subPathExpression, "subPathExpr and subPath are mutually exclusive"));
+      yield invalidCause(`${at}.subPathExpr`, subPathExpression, "subPathExpr and subPath are mutually exclusive");
     }
     // kube-apiserver omits the index here.
     const mounts = `${path}.volumeMounts`;
-    causes.push(
-      ...localPathCauses(`${mounts}.subPath`, subPath),
-      ...localPathCauses(`${mounts}.subPathExpr`, subPathExpression),
-    );
+    yield* localPathCauses(`${mounts}.subPath`, subPath);
+    yield* localPathCauses(`${mounts}.subPathExpr`, subPathExpression);
     const propagation = valueAt(mount, "mountPropagation");
-    causes.push(...check.oneOf(`${mounts}.mountPropagation`, propagation, ["Bidirectional", "HostToContainer", "None"]));
+    yield* check.oneOf(`${mounts}.mountPropagation`, propagation, ["Bidirectional", "HostToContainer", "None"]);
     if (propagation === "Bidirectional" && valueAt(container, "securityContext", "privileged") !== true) {
       const detail = "Bidirectional mount propagation is available only to privileged containers";
-      causes.push(forbiddenCause(`${mounts}.mountPropagation`, detail));
+      yield forbiddenCause(`${mounts}.mountPropagation`, detail);
     }
-    causes.push(...recursiveCauses(mount, `${mounts}.recursiveReadOnly`));
+    yield* recursiveCauses(mount, `${mounts}.recursiveReadOnly`);
   }
-  causes.push(...deviceCauses(container, `${path}.volumeDevices`, volumes, claims));
+  yield* deviceCauses(container, `${path}.volumeDevices`, volumes, claims);
   const pull = valueAt(container, "imagePullPolicy");
-  causes.push(...check.oneOf(`${path}.imagePullPolicy`, pull, ["Always", "IfNotPresent", "Never"]));
-  causes.push(...resourceCauses(valueAt(container, "resources"), `${path}.resources`, pod.claims));
-  causes.push(...resizePolicyCauses(listAt(container, "resizePolicy"), `${path}.resizePolicy`, pod.restartPolicy));
-  return [...causes, ...containerSecurityCauses(valueAt(container, "securityContext"), `${path}.securityContext`)];
+  yield* check.oneOf(`${path}.imagePullPolicy`, pull, ["Always", "IfNotPresent", "Never"]);
+  yield* resourceCauses(valueAt(container, "resources"), `${path}.resources`, pod.claims);
+  yield* resizePolicyCauses(listAt(container, "resizePolicy"), `${path}.resizePolicy`, pod.restartPolicy);
+  yield* containerSecurityCauses(valueAt(container, "securityContext"), `${path}.securityContext`);
 }
 
 /** Only a read-only mount that receives no mounts of the host can be read-only recursively. */
@@ -166,62 +166,55 @@ function recursiveCauses(mount: unknown, path: string): StatusCause[] {
 }
 
 /** Validates block devices, each of which needs a volume with a claim and must not be mounted too. */
-function deviceCauses(
-  container: unknown,
-  path: string,
-  volumes: ReadonlySet<string>,
-  claims: ReadonlySet<string>,
-): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* deviceCauses(container: unknown, path: string, volumes: ReadonlySet<string>, claims: ReadonlySet<string>): Causes {
   const mounts = listAt(container, "volumeMounts");
   const mounted = new Set(mounts.map((mount) => textAt(mount, "name")));
   const mountPaths = new Set(mounts.map((mount) => textAt(mount, "mountPath")));
   const names = new Set<string>();
   const paths = new Set<string>();
   for (const [index, device] of listAt(container, "volumeDevices").entries()) {
+    yield;
     const name = textAt(device, "name");
     const devicePath = textAt(device, "devicePath");
     const nameField = `${path}[${index}].name`;
     const pathField = `${path}[${index}].devicePath`;
-    if (name === "") causes.push(requiredCause(nameField));
-    else if (names.has(name)) causes.push(invalidCause(nameField, name, "must be unique"));
+    if (name === "") yield requiredCause(nameField);
+    else if (names.has(name)) yield invalidCause(nameField, name, "must be unique");
     names.add(name);
-    if (!volumes.has(name)) causes.push(notFoundCause(nameField, name));
-    else if (!claims.has(name)) causes.push(invalidCause(nameField, name, blockRule));
-    if (devicePath === "") causes.push(requiredCause(pathField));
-    if (paths.has(devicePath)) causes.push(invalidCause(pathField, devicePath, "must be unique"));
+    if (!volumes.has(name)) yield notFoundCause(nameField, name);
+    else if (!claims.has(name)) yield invalidCause(nameField, name, blockRule);
+    if (devicePath === "") yield requiredCause(pathField);
+    if (paths.has(devicePath)) yield invalidCause(pathField, devicePath, "must be unique");
     if (devicePath.split("/").includes("..")) {
-      causes.push(invalidCause(pathField, devicePath, "can not contain backsteps ('..')"));
+      yield invalidCause(pathField, devicePath, "can not contain backsteps ('..')");
     } else paths.add(devicePath);
-    if (mounted.has(name)) causes.push(invalidCause(nameField, name, "must not already exist in volumeMounts"));
+    if (mounted.has(name)) yield invalidCause(nameField, name, "must not already exist in volumeMounts");
     if (mountPaths.has(devicePath)) {
-      causes.push(invalidCause(pathField, devicePath, "must not already exist as a path in volumeMounts"));
+      yield invalidCause(pathField, devicePath, "must not already exist as a path in volumeMounts");
     }
   }
-  return causes;
 }
 
 const blockRule = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
 
-function portCauses(container: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* portCauses(container: unknown, path: string): Causes {
   const names = new Set<string>();
   for (const [index, port] of listAt(container, "ports").entries()) {
+    yield;
     const at = `${path}.ports[${index}]`;
     const name = textAt(port, "name");
     if (name !== "") {
       const faults = check.portNameFaults(name);
-      causes.push(...faults.map((fault) => invalidCause(`${at}.name`, name, fault)));
-      if (faults.length === 0 && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
+      yield* faults.map((fault) => invalidCause(`${at}.name`, name, fault));
+      if (faults.length === 0 && names.has(name)) yield duplicateCause(`${at}.name`, name);
       names.add(name);
     }
-    if (valueAt(port, "containerPort") === 0) causes.push(requiredCause(`${at}.containerPort`));
-    else causes.push(...check.portNumber(`${at}.containerPort`, valueAt(port, "containerPort")));
+    if (valueAt(port, "containerPort") === 0) yield requiredCause(`${at}.containerPort`);
+    else yield* check.portNumber(`${at}.containerPort`, valueAt(port, "containerPort"));
     const hostPort = valueAt(port, "hostPort");
-    if (hostPort !== 0) causes.push(...check.portNumber(`${at}.hostPort`, hostPort));
-    causes.push(...check.oneOf(`${at}.protocol`, valueAt(port, "protocol"), protocols));
+    if (hostPort !== 0) yield* check.portNumber(`${at}.hostPort`, hostPort);
+    yield* check.oneOf(`${at}.protocol`, valueAt(port, "protocol"), protocols);
   }
-  return causes;
 }
 
 const restartPolicies = ["Always", "Never", "OnFailure"];
@@ -229,20 +222,21 @@ const maxRestartRules = 20;
 const maxExitCodes = 255;
 
 /** Validates a container's own restart policy and its rules by exit code (KEP-5307). */
-function restartCauses(container: unknown, path: string, isSidecar: boolean): StatusCause[] {
+function* restartCauses(container: unknown, path: string, isSidecar: boolean): Causes {
   const policy = valueAt(container, "restartPolicy");
   const rules = listAt(container, "restartPolicyRules");
   const field = `${path}.restartPolicyRules`;
   if (isSidecar) {
     const detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
-    return rules.length > 0 ? [forbiddenCause(field, detail)] : [];
+    yield* rules.length > 0 ? [forbiddenCause(field, detail)] : [];
+    return;
   }
-  const causes = check.oneOf(`${path}.restartPolicy`, policy, restartPolicies);
+  yield* check.oneOf(`${path}.restartPolicy`, policy, restartPolicies);
   if (policy === undefined && rules.length > 0) {
-    causes.push(requiredCause(`${path}.restartPolicy`, "must specify restartPolicy when restart rules are used"));
+    yield requiredCause(`${path}.restartPolicy`, "must specify restartPolicy when restart rules are used");
   }
-  if (rules.length > maxRestartRules) causes.push(tooLongCause(field, maxRestartRules));
-  return [...causes, ...rules.flatMap((rule, index) => restartRuleCauses(rule, `${field}[${index}]`))];
+  if (rules.length > maxRestartRules) yield tooLongCause(field, maxRestartRules);
+  yield* eachItem(rules, (rule, index) => restartRuleCauses(rule, `${field}[${index}]`));
 }
 
 function restartRuleCauses(rule: unknown, path: string): StatusCause[] {
@@ -255,11 +249,10 @@ function restartRuleCauses(rule: unknown, path: string): StatusCause[] {
 }
 
 /** Validates the probes, hooks and restart policy of one container. */
-function lifeCauses(container: unknown, path: string, field: string, graceSeconds: unknown): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* lifeCauses(container: unknown, path: string, field: string, graceSeconds: unknown): Causes {
   const policy = valueAt(container, "restartPolicy");
   const isSidecar = field === "initContainers" && policy === "Always";
-  if (field !== "ephemeralContainers") causes.push(...restartCauses(container, path, isSidecar));
+  if (field !== "ephemeralContainers") yield* restartCauses(container, path, isSidecar);
   const mayProbe = field === "containers" || isSidecar;
   for (const name of ["livenessProbe", "readinessProbe", "startupProbe"]) {
     const probe = valueAt(container, name);
@@ -267,28 +260,27 @@ function lifeCauses(container: unknown, path: string, field: string, graceSecond
     const at = `${path}.${name}`;
     if (!mayProbe) {
       const detail = "may not be set for init containers without restartPolicy=Always";
-      causes.push(forbiddenCause(at, field === "initContainers" ? detail : "probes not allowed for ephemeral containers"));
+      yield forbiddenCause(at, field === "initContainers" ? detail : "probes not allowed for ephemeral containers");
       continue;
     }
-    causes.push(...handlerCauses(probe, at, graceSeconds));
+    yield* handlerCauses(probe, at, graceSeconds);
     for (const number of ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]) {
-      causes.push(...check.atLeast(`${at}.${number}`, valueAt(probe, number)));
+      yield* check.atLeast(`${at}.${number}`, valueAt(probe, number));
     }
     const probeGrace = valueAt(probe, "terminationGracePeriodSeconds");
-    causes.push(...check.atLeast(`${at}.terminationGracePeriodSeconds`, probeGrace, 1));
+    yield* check.atLeast(`${at}.terminationGracePeriodSeconds`, probeGrace, 1);
     if (name === "readinessProbe" && probeGrace !== undefined) {
-      causes.push(invalidCause(`${at}.terminationGracePeriodSeconds`, probeGrace, "must not be set for readinessProbes"));
+      yield invalidCause(`${at}.terminationGracePeriodSeconds`, probeGrace, "must not be set for readinessProbes");
     }
     const threshold = valueAt(probe, "successThreshold");
     if (name !== "readinessProbe" && typeof threshold === "number" && threshold !== 1) {
-      causes.push(invalidCause(`${at}.successThreshold`, threshold, "must be 1"));
+      yield invalidCause(`${at}.successThreshold`, threshold, "must be 1");
     }
   }
   for (const hook of ["postStart", "preStop"]) {
     const handler = valueAt(container, "lifecycle", hook);
     if (handler === undefined) continue;
-    if (mayProbe) causes.push(...handlerCauses(handler, `${path}.lifecycle.${hook}`, graceSeconds));
-    else causes.push(forbiddenCause(`${path}.lifecycle`, "may not be set for init containers without restartPolicy=Always"));
+    if (mayProbe) yield* handlerCauses(handler, `${path}.lifecycle.${hook}`, graceSeconds);
+    else yield forbiddenCause(`${path}.lifecycle`, "may not be set for init containers without restartPolicy=Always");
   }
-  return causes;
 }

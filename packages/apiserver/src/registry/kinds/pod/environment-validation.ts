@@ -11,40 +11,41 @@ import {
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import type { Causes } from "../../causes.ts";
 
 const environmentRule = "a valid environment variable name must consist only of printable ASCII characters other than '='";
 const environmentName = /^[ -<>-~]+$/;
 const variableSources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
 /** Validates the environment of a container. */
-export function environmentCauses(container: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* environmentCauses(container: unknown, path: string): Causes {
   for (const [index, variable] of listAt(container, "env").entries()) {
+    yield;
     const at = `${path}.env[${index}]`;
     const name = valueAt(variable, "name");
-    if (name === "") causes.push(requiredCause(`${at}.name`));
+    if (name === "") yield requiredCause(`${at}.name`);
     else if (typeof name === "string" && !environmentName.test(name)) {
-      causes.push(invalidCause(`${at}.name`, name, environmentRule));
+      yield invalidCause(`${at}.name`, name, environmentRule);
     }
-    causes.push(...variableSourceCauses(variable, `${at}.valueFrom`));
+    yield* variableSourceCauses(variable, `${at}.valueFrom`);
   }
   for (const [index, source] of listAt(container, "envFrom").entries()) {
+    yield;
     const at = `${path}.envFrom[${index}]`;
     const prefix = textAt(source, "prefix");
-    if (prefix !== "" && !environmentName.test(prefix)) causes.push(invalidCause(`${at}.prefix`, prefix, environmentRule));
+    if (prefix !== "" && !environmentName.test(prefix)) yield invalidCause(`${at}.prefix`, prefix, environmentRule);
     const given = ["configMapRef", "secretRef"].filter((field) => valueAt(source, field) !== undefined);
     for (const field of given) {
+      yield;
       const name = textAt(source, field, "name");
-      if (name === "") causes.push(requiredCause(`${at}.${field}.name`));
-      else causes.push(...check.dnsSubdomain(`${at}.${field}.name`, name));
+      if (name === "") yield requiredCause(`${at}.${field}.name`);
+      else yield* check.dnsSubdomain(`${at}.${field}.name`, name);
     }
     if (given.length === 0) {
-      causes.push(invalidCause(`${path}.envFrom`, "", "must specify one of: `configMapRef` or `secretRef`"));
+      yield invalidCause(`${path}.envFrom`, "", "must specify one of: `configMapRef` or `secretRef`");
     }
-    if (given.length > 1)
-      causes.push(invalidCause(`${path}.envFrom`, "", "may not have more than one field specified at a time"));
+    if (given.length > 1) yield invalidCause(`${path}.envFrom`, "", "may not have more than one field specified at a time");
   }
-  return causes;
 }
 
 function variableSourceCauses(variable: unknown, path: string): StatusCause[] {

@@ -1,14 +1,16 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { listAt, mapAt, valueAt } from "../../object-fields.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
 const required = ["requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"] as const;
 
 /** An update of a Pod with scheduling gates may only restrict it to fewer nodes (KEP-3838). */
-export function gatedUpdateCauses(pod: Read, old: Read): StatusCause[] {
-  return [...nodeSelectorCauses(pod, old), ...nodeAffinityCauses(pod, old)];
+export function* gatedUpdateCauses(pod: Read, old: Read): Causes {
+  yield* nodeSelectorCauses(pod, old);
+  yield* nodeAffinityCauses(pod, old);
 }
 
 function nodeSelectorCauses(pod: Read, old: Read): StatusCause[] {
@@ -19,16 +21,17 @@ function nodeSelectorCauses(pod: Read, old: Read): StatusCause[] {
   return [invalidCause("spec.nodeSelector", valueAt(pod, "spec", "nodeSelector") ?? null, detail)];
 }
 
-function nodeAffinityCauses(pod: Read, old: Read): StatusCause[] {
+function* nodeAffinityCauses(pod: Read, old: Read): Causes {
   const path = ["spec", "affinity", "nodeAffinity", ...required];
   const [now, before] = [pod, old].map((each) => listAt(each, ...path));
-  if (now === undefined || before === undefined || before.length === 0) return [];
+  if (now === undefined || before === undefined || before.length === 0) return;
   const field = path.join(".");
   if (now.length !== before.length) {
     const detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-    return [invalidCause(field, now.length === 0 ? null : now, detail)];
+    yield invalidCause(field, now.length === 0 ? null : now, detail);
+    return;
   }
-  return before.flatMap((term, index) =>
+  yield* eachItem(before, (term, index) =>
     hasOnlyAdditions(now[index], term)
       ? []
       : [invalidCause(`${field}[${index}]`, now[index], "only additions are allowed (no mutations or deletions)")],

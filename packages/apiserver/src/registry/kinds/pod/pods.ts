@@ -1,5 +1,5 @@
 import { type DeepReadonly, type JsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
-import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { forbiddenCause, invalidCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { ensureMap, keepField, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
@@ -14,6 +14,7 @@ import { podSpecCauses, podTemplateCauses } from "./spec-validation.ts";
 import { agreeOnAddresses, ephemeralCauses, podStatusCauses } from "./status-validation.ts";
 import { podUpdateCauses } from "./update-validation.ts";
 import { podWarnings } from "./warnings.ts";
+import type { Causes } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -68,7 +69,10 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
           objectsAt(valueAt(pod, "spec"), "ephemeralContainers").length === 0
             ? []
             : [forbiddenCause("spec.ephemeralContainers", "cannot be set on create")],
-        validateUpdate: (pod, old) => [...podUpdateCauses(pod, old), ...podStatusCauses(pod, old)],
+        *validateUpdate(pod, old) {
+          yield* podUpdateCauses(pod, old);
+          yield* podStatusCauses(pod, old);
+        },
       },
     }),
     builtinResource({
@@ -199,22 +203,22 @@ function addTolerations(spec: JsonObject): void {
   spec["tolerations"] = tolerations;
 }
 
-function podCauses(pod: Read): StatusCause[] {
-  const causes = podSpecCauses(valueAt(pod, "spec"), "spec");
+function* podCauses(pod: Read): Causes {
+  yield* podSpecCauses(valueAt(pod, "spec"), "spec");
   const spec = valueAt(pod, "spec");
   // kube-apiserver tolerates surrounding whitespace in Pod templates for compatibility.
   for (const field of ["containers", "initContainers"]) {
     for (const [index, container] of listAt(spec, field).entries()) {
+      yield;
       const image = textAt(container, "image");
       if (image === image.trim()) continue;
       const detail = "must not have leading or trailing whitespace";
-      causes.push(invalidCause(`spec.${field}[${index}].image`, image, detail));
+      yield invalidCause(`spec.${field}[${index}].image`, image, detail);
     }
   }
   if (textAt(spec, "nodeName") !== "" && objectsAt(spec, "schedulingGates").length > 0) {
-    causes.push(forbiddenCause("spec.nodeName", "cannot be set until all schedulingGates have been cleared"));
+    yield forbiddenCause("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
   }
-  return causes;
 }
 
 /** A write through `ephemeralcontainers` changes nothing else. */

@@ -1,6 +1,7 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { expect, test } from "vitest";
 import { resizeCauses } from "./resize.ts";
+import { collectCauses } from "../../causes.ts";
 
 function pod(cpu: string, restartPolicy?: string): KubernetesObject {
   const resources = (value: string) => ({ requests: { cpu: value }, limits: { cpu: "2" } });
@@ -10,9 +11,9 @@ function pod(cpu: string, restartPolicy?: string): KubernetesObject {
 }
 
 test("resizes sidecars, but no other init containers", () => {
-  expect(resizeCauses(pod("200m", "Always"), pod("100m", "Always"))).toEqual([]);
-  expect(resizeCauses(pod("100m"), pod("100m"))).toEqual([]);
-  expect(resizeCauses(pod("200m"), pod("100m"))).toMatchObject([
+  expect(collectCauses(resizeCauses(pod("200m", "Always"), pod("100m", "Always")))).toEqual([]);
+  expect(collectCauses(resizeCauses(pod("100m"), pod("100m")))).toEqual([]);
+  expect(collectCauses(resizeCauses(pod("200m"), pod("100m")))).toMatchObject([
     { field: "spec", message: expect.stringContaining("resources for non-sidecar init containers are immutable") },
   ]);
 });

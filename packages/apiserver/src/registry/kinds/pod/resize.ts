@@ -2,6 +2,7 @@ import { type DeepReadonly, type JsonObject, jsonEquals, type KubernetesObject }
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { keepField, listAt, mapAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import { qualityOfService } from "./quality-of-service.ts";
+import type { Causes } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -30,34 +31,33 @@ export function keepAllButResources(pod: KubernetesObject, old: Read): void {
 }
 
 /** Validates a resize: the set of containers and the QoS class stay, only CPU and memory of containers and sidecars change, and none of their values is removed. */
-export function resizeCauses(pod: Read, old: Read): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* resizeCauses(pod: Read, old: Read): Causes {
   const [spec, before] = [valueAt(pod, "spec"), valueAt(old, "spec")];
   if (qualityOfService(spec) !== qualityOfService(before)) {
     const detail = "Pod QOS Class may not change as a result of resizing";
-    causes.push(invalidCause("spec", textAt(old, "status", "qosClass"), detail));
+    yield invalidCause("spec", textAt(old, "status", "qosClass"), detail);
   }
   for (const field of containerFields) {
     if (namesAt(pod, field) !== namesAt(old, field)) {
-      causes.push(forbiddenCause(`spec.${field}`, "containers may not be added or removed on resize"));
+      yield forbiddenCause(`spec.${field}`, "containers may not be added or removed on resize");
       continue;
     }
     const olds = listAt(before, field);
     for (const [index, container] of listAt(spec, field).entries()) {
+      yield;
       if (field === "initContainers" && textAt(container, "restartPolicy") !== "Always") {
         if (!hasSameResources(container, olds[index])) {
-          causes.push(forbiddenCause("spec", "resources for non-sidecar init containers are immutable"));
+          yield forbiddenCause("spec", "resources for non-sidecar init containers are immutable");
         }
         continue;
       }
-      causes.push(...removalCauses(container, olds[index], `spec.${field}[${index}].resources`));
+      yield* removalCauses(container, olds[index], `spec.${field}[${index}].resources`);
     }
   }
   const hasSameContainers = containerFields.every((field) => namesAt(pod, field) === namesAt(old, field));
   if (hasSameContainers && !jsonEquals(otherResources(spec), otherResources(before))) {
-    causes.push(forbiddenCause("spec", "only cpu and memory resources are mutable"));
+    yield forbiddenCause("spec", "only cpu and memory resources are mutable");
   }
-  return causes;
 }
 
 function hasSameResources(a: unknown, b: unknown): boolean {

@@ -1,6 +1,7 @@
 import { maxCauses } from "@keelson/api-machinery/validation";
 import { expect, test } from "vitest";
 import { resourceCauses } from "./resource-validation.ts";
+import { collectCauses } from "../../causes.ts";
 
 test("reads each amount once, and reports no more causes than an error has", () => {
   let reads = 0;
@@ -11,9 +12,9 @@ test("reads each amount once, and reports no more causes than an error has", () 
     }
     return result;
   };
-  expect(resourceCauses({ limits: amounts(500, "1"), requests: amounts(500, "1") }, "r")).toEqual([]);
+  expect(collectCauses(resourceCauses({ limits: amounts(500, "1"), requests: amounts(500, "1") }, "r"))).toEqual([]);
   expect(reads).toBe(1_000);
-  const causes = resourceCauses({ limits: amounts(5_000, "-0.5"), requests: amounts(5_000, "2") }, "r");
+  const causes = collectCauses(resourceCauses({ limits: amounts(5_000, "-0.5"), requests: amounts(5_000, "2") }, "r"));
   expect(causes.slice(0, 3).map(({ message }) => message)).toEqual([
     'Invalid value: "-0.5": must be greater than or equal to 0',
     'Invalid value: "-0.5": must be an integer',

@@ -1,6 +1,6 @@
+import type { Steps } from "@keelson/api-machinery/server";
 import { parseQuantity } from "@keelson/api-machinery/quantity";
 import {
-  causesOfItems,
   duplicateCause,
   forbiddenCause,
   invalidCause,
@@ -11,32 +11,41 @@ import {
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt } from "../../object-fields.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /**
  * Validates ResourceRequirements, whose claims must be among `podClaims`. A container can have tens of thousands of resources: each name
  * and amount is read once.
  */
-export function resourceCauses(resources: unknown, path: string, podClaims: readonly string[] = []): StatusCause[] {
-  const limits = amountsOf(mapAt(resources, "limits"));
-  const requests = amountsOf(mapAt(resources, "requests"));
-  const causes = [
-    ...amountCauses(limits, `${path}.limits`),
-    ...amountCauses(requests, `${path}.requests`),
-    ...causesOfItems(requests.values(), (request) => requestCauses(request, limits.get(request.name), path)),
-  ];
+export function* resourceCauses(resources: unknown, path: string, podClaims: PodClaims = podClaimsOf([])): Causes {
+  const limits = yield* amountsOf(mapAt(resources, "limits"));
+  const requests = yield* amountsOf(mapAt(resources, "requests"));
+  yield* amountCauses(limits, `${path}.limits`);
+  yield* amountCauses(requests, `${path}.requests`);
+  yield* eachItem(requests.values(), (request) => requestCauses(request, limits.get(request.name), path));
   const has = (name: string): boolean => limits.has(name) || requests.has(name);
   const hasHugePages = [limits, requests].some((amounts) => [...amounts.keys()].some(isHugePages));
-  if (hasHugePages && !has("cpu") && !has("memory")) causes.push(forbiddenCause(path, "HugePages require cpu or memory"));
-  causes.push(...claimCauses(listAt(resources, "claims"), `${path}.claims`, podClaims));
-  return causes;
+  if (hasHugePages && !has("cpu") && !has("memory")) yield forbiddenCause(path, "HugePages require cpu or memory");
+  yield* claimCauses(listAt(resources, "claims"), `${path}.claims`, podClaims);
+}
+
+/** The claims of a Pod that its containers may name. */
+export interface PodClaims {
+  readonly names: ReadonlySet<string>;
+  /** The names in a message. */
+  readonly shown: string;
+}
+
+/** Creates the claims from their names. */
+export function podClaimsOf(names: readonly string[]): PodClaims {
+  return { names: new Set(names), shown: names.length === 0 ? " which is empty" : `: ${names.toSorted().join(", ")}` };
 }
 
 /** Validates the claims of a container. A claim without a request covers all its requests, so that no other entry may name it. */
-function claimCauses(claims: readonly unknown[], path: string, podClaims: readonly string[]): StatusCause[] {
-  const known = podClaims.length === 0 ? " which is empty" : `: ${podClaims.toSorted().join(", ")}`;
+function* claimCauses(claims: readonly unknown[], path: string, podClaims: PodClaims): Causes {
   const names = new Set<string>();
   const claimed = new Set<string>();
-  return claims.flatMap((claim, index) => {
+  yield* eachItem(claims, (claim, index) => {
     const at = `${path}[${index}]`;
     const name = textAt(claim, "name");
     if (name === "") return [requiredCause(at)];
@@ -48,8 +57,8 @@ function claimCauses(claims: readonly unknown[], path: string, podClaims: readon
     else if (request === "" && claimed.has(name)) causes.push(duplicateCause(at, name));
     names.add(key);
     claimed.add(name);
-    if (!podClaims.includes(name)) {
-      causes.push(notFoundCause(at, name, `must be one of the names in pod.spec.resourceClaims${known}`));
+    if (!podClaims.names.has(name)) {
+      causes.push(notFoundCause(at, name, `must be one of the names in pod.spec.resourceClaims${podClaims.shown}`));
     }
     return causes;
   });
@@ -59,9 +68,9 @@ const resizableResources = ["cpu", "memory"];
 const resizePolicies = ["NotRequired", "RestartContainer"];
 
 /** Validates the resize policies of a container. As in kube-apiserver, only repeated resources are reported with their index. */
-export function resizePolicyCauses(policies: readonly unknown[], path: string, podRestartPolicy: unknown): StatusCause[] {
+export function* resizePolicyCauses(policies: readonly unknown[], path: string, podRestartPolicy: unknown): Causes {
   const resources = new Set<string>();
-  return policies.flatMap((policy, index) => {
+  yield* eachItem(policies, (policy, index) => {
     const resource = textAt(policy, "resourceName");
     const restart = textAt(policy, "restartPolicy");
     const causes = resources.has(resource) ? [duplicateCause(`${path}[${index}]`, resource)] : [];
@@ -87,16 +96,17 @@ interface Amount {
   readonly isCounted: boolean;
 }
 
-function amountsOf(amounts: Readonly<Record<string, unknown>>): ReadonlyMap<string, Amount> {
+function* amountsOf(amounts: Readonly<Record<string, unknown>>): Steps<ReadonlyMap<string, Amount>> {
   const result = new Map<string, Amount>();
   for (const [name, value] of Object.entries(amounts)) {
+    yield;
     result.set(name, { name, value, nanos: nanosOf(value), isCounted: isExtended(name) });
   }
   return result;
 }
 
-function amountCauses(amounts: ReadonlyMap<string, Amount>, path: string): StatusCause[] {
-  return causesOfItems(amounts.values(), ({ name, value, nanos, isCounted }) => {
+function* amountCauses(amounts: ReadonlyMap<string, Amount>, path: string): Causes {
+  yield* eachItem(amounts.values(), ({ name, value, nanos, isCounted }) => {
     const field = `${path}[${name}]`;
     // An extended resource has a valid name.
     const causes = isCounted ? [] : nameCauses(field, name);

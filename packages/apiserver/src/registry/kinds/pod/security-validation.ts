@@ -8,6 +8,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
 import { localPathCauses } from "./local-path.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** Names of sysctls, separated by dots or slashes. */
 const sysctlRule = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
@@ -17,47 +18,46 @@ const maxSysctlLength = 253;
 const ipcSysctl = /^(?:kernel\.(?:sem|shm(?:all|max|mni|_rmid_forced)?|msg(?:max|mnb|mni)?)$|fs\.mqueue\.)/;
 
 /** Validates the PodSecurityContext of a PodSpec. */
-export function podSecurityCauses(spec: unknown, path: string): StatusCause[] {
+export function* podSecurityCauses(spec: unknown, path: string): Causes {
   const context = valueAt(spec, "securityContext");
-  const causes = ["fsGroup", "runAsUser", "runAsGroup"].flatMap((field) =>
+  yield* eachItem(["fsGroup", "runAsUser", "runAsGroup"], (field) =>
     check.accountId(`${path}.${field}`, valueAt(context, field)),
   );
   for (const [index, group] of listAt(context, "supplementalGroups").entries()) {
-    causes.push(...check.accountId(`${path}.supplementalGroups[${index}]`, group));
+    yield;
+    yield* check.accountId(`${path}.supplementalGroups[${index}]`, group);
   }
   if (valueAt(spec, "shareProcessNamespace") === true && valueAt(spec, "hostPID") === true) {
     const detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-    causes.push(invalidCause(`${path}.shareProcessNamespace`, true, detail));
+    yield invalidCause(`${path}.shareProcessNamespace`, true, detail);
   }
   const changePolicies = ["Always", "OnRootMismatch"];
   const groupsPolicies = ["Merge", "Strict"];
-  return [
-    ...causes,
-    ...sysctlCauses(spec, `${path}.sysctls`),
-    ...check.oneOf(`${path}.fsGroupChangePolicy`, valueAt(context, "fsGroupChangePolicy"), changePolicies),
-    ...seccompCauses(valueAt(context, "seccompProfile"), `${path}.seccompProfile`),
-    ...appArmorCauses(valueAt(context, "appArmorProfile"), `${path}.appArmorProfile`),
-    ...check.oneOf(`${path}.supplementalGroupsPolicy`, valueAt(context, "supplementalGroupsPolicy"), groupsPolicies),
-    ...check.oneOf(`${path}.seLinuxChangePolicy`, valueAt(context, "seLinuxChangePolicy"), ["MountOption", "Recursive"]),
-  ];
+  yield* sysctlCauses(spec, `${path}.sysctls`);
+  yield* check.oneOf(`${path}.fsGroupChangePolicy`, valueAt(context, "fsGroupChangePolicy"), changePolicies);
+  yield* seccompCauses(valueAt(context, "seccompProfile"), `${path}.seccompProfile`);
+  yield* appArmorCauses(valueAt(context, "appArmorProfile"), `${path}.appArmorProfile`);
+  yield* check.oneOf(`${path}.supplementalGroupsPolicy`, valueAt(context, "supplementalGroupsPolicy"), groupsPolicies);
+  yield* check.oneOf(`${path}.seLinuxChangePolicy`, valueAt(context, "seLinuxChangePolicy"), ["MountOption", "Recursive"]);
 }
 
 /** Validates the SecurityContext of a container. */
-export function containerSecurityCauses(context: unknown, path: string): StatusCause[] {
-  const causes = ["runAsUser", "runAsGroup"].flatMap((field) => check.accountId(`${path}.${field}`, valueAt(context, field)));
-  causes.push(...check.oneOf(`${path}.procMount`, valueAt(context, "procMount"), ["Default", "Unmasked"]));
-  causes.push(...seccompCauses(valueAt(context, "seccompProfile"), `${path}.seccompProfile`));
+export function* containerSecurityCauses(context: unknown, path: string): Causes {
+  yield* eachItem(["runAsUser", "runAsGroup"], (field) => check.accountId(`${path}.${field}`, valueAt(context, field)));
+  yield* check.oneOf(`${path}.procMount`, valueAt(context, "procMount"), ["Default", "Unmasked"]);
+  yield* seccompCauses(valueAt(context, "seccompProfile"), `${path}.seccompProfile`);
   if (valueAt(context, "allowPrivilegeEscalation") === false) {
     const detail = "cannot set `allowPrivilegeEscalation` to false and ";
     if (valueAt(context, "privileged") === true) {
-      causes.push(invalidCause(path, mapAt(context), `${detail}\`privileged\` to true`));
+      yield invalidCause(path, mapAt(context), `${detail}\`privileged\` to true`);
     }
     for (const capability of listAt(context, "capabilities", "add")) {
+      yield;
       if (capability !== "CAP_SYS_ADMIN") continue;
-      causes.push(invalidCause(path, mapAt(context), `${detail}\`capabilities.Add\` CAP_SYS_ADMIN`));
+      yield invalidCause(path, mapAt(context), `${detail}\`capabilities.Add\` CAP_SYS_ADMIN`);
     }
   }
-  return [...causes, ...appArmorCauses(valueAt(context, "appArmorProfile"), `${path}.appArmorProfile`)];
+  yield* appArmorCauses(valueAt(context, "appArmorProfile"), `${path}.appArmorProfile`);
 }
 
 /** The field that shares the namespace of a sysctl with the host; undefined if it is not shared. */
@@ -66,21 +66,20 @@ function hostNamespaceOf(spec: unknown, sysctl: string): string | undefined {
   return valueAt(spec, "hostIPC") === true && ipcSysctl.test(sysctl) ? "hostIPC" : undefined;
 }
 
-function sysctlCauses(spec: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* sysctlCauses(spec: unknown, path: string): Causes {
   const seen = new Set<string>();
   for (const [index, sysctl] of listAt(spec, "securityContext", "sysctls").entries()) {
+    yield;
     const field = `${path}[${index}].name`;
     const name = textAt(sysctl, "name");
-    if (name === "") causes.push(requiredCause(field));
+    if (name === "") yield requiredCause(field);
     else if (name.length > maxSysctlLength || !sysctlName.test(name)) {
-      causes.push(invalidCause(field, name, `must have at most ${maxSysctlLength} characters and match regex ${sysctlRule}`));
-    } else if (seen.has(name)) causes.push(duplicateCause(field, name));
+      yield invalidCause(field, name, `must have at most ${maxSysctlLength} characters and match regex ${sysctlRule}`);
+    } else if (seen.has(name)) yield duplicateCause(field, name);
     seen.add(name);
     const host = hostNamespaceOf(spec, name.replaceAll("/", "."));
-    if (host !== undefined) causes.push(invalidCause(field, name, `may not be specified when '${host}' is true`));
+    if (host !== undefined) yield invalidCause(field, name, `may not be specified when '${host}' is true`);
   }
-  return causes;
 }
 
 function seccompCauses(profile: unknown, path: string): StatusCause[] {

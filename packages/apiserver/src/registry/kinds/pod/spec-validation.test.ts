@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { podSpecCauses } from "./spec-validation.ts";
+import { collectCauses } from "../../causes.ts";
 
 /** `<field>: <message>` of what is wrong with the spec of a Pod of one good container and `fields`. */
 function faults(fields: object): string[] {
   const container = { name: "c", image: "i", imagePullPolicy: "Always", terminationMessagePolicy: "File" };
   const spec = { restartPolicy: "Always", dnsPolicy: "Default", schedulerName: "s", containers: [container], ...fields };
-  return podSpecCauses(spec, "spec").map(({ field, message }) => `${field}: ${message}`);
+  return collectCauses(podSpecCauses(spec, "spec")).map(({ field, message }) => `${field}: ${message}`);
 }
 const required = "requiredDuringSchedulingIgnoredDuringExecution";
 const preferred = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -19,71 +19,77 @@ import { containerCauses } from "./container-validation.ts";
 import { resourceCauses } from "./resource-validation.ts";
 import { podSecurityCauses } from "./security-validation.ts";
 import { volumeCauses } from "./volume-validation.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** Validates a PodTemplateSpec at `path`: labels, annotations and spec. */
-export function podTemplateCauses(template: unknown, path: string): StatusCause[] {
-  const causes = [
-    ...check.labels(`${path}.labels`, valueAt(template, "metadata", "labels")),
-    ...check.annotations(`${path}.annotations`, valueAt(template, "metadata", "annotations")),
-    ...podSpecCauses(valueAt(template, "spec"), `${path}.spec`),
-  ];
+export function* podTemplateCauses(template: unknown, path: string): Causes {
+  yield* check.labels(`${path}.labels`, valueAt(template, "metadata", "labels"));
+  yield* check.annotations(`${path}.annotations`, valueAt(template, "metadata", "annotations"));
+  yield* podSpecCauses(valueAt(template, "spec"), `${path}.spec`);
   if (listAt(template, "spec", "ephemeralContainers").length > 0) {
-    causes.push(forbiddenCause(`${path}.spec.ephemeralContainers`, "ephemeral containers not allowed in pod template"));
+    yield forbiddenCause(`${path}.spec.ephemeralContainers`, "ephemeral containers not allowed in pod template");
   }
-  return causes;
 }
 
 /** Validates a PodSpec at `path`. */
-export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
+export function* podSpecCauses(spec: unknown, path: string): Causes {
   if (spec === undefined) {
     // Without a spec there are no defaults: report what the client has to write.
-    return [requiredCause(`${path}.containers`)];
+    yield requiredCause(`${path}.containers`);
+    return;
   }
-  const volumes = volumeCauses(spec, path);
-  const causes = [...volumes, ...resourceClaimCauses(spec, `${path}.resourceClaims`), ...containerCauses(spec, path, volumes)];
-  causes.push(...check.oneOf(`${path}.restartPolicy`, valueAt(spec, "restartPolicy"), ["Always", "OnFailure", "Never"]));
-  causes.push(...check.oneOf(`${path}.dnsPolicy`, valueAt(spec, "dnsPolicy"), dnsPolicies));
-  causes.push(...check.labels(`${path}.nodeSelector`, valueAt(spec, "nodeSelector")));
-  causes.push(...podSecurityCauses(spec, `${path}.securityContext`));
-  causes.push(...affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`));
-  causes.push(...dnsConfigCauses(spec, `${path}.dnsConfig`));
-  causes.push(...gateCauses(spec, path));
-  causes.push(...spreadConstraintCauses(listAt(spec, "topologySpreadConstraints"), `${path}.topologySpreadConstraints`));
-  causes.push(...hostNameCauses(spec, `${path}.hostnameOverride`));
-  causes.push(...check.dnsSubdomain(`${path}.serviceAccountName`, valueAt(spec, "serviceAccountName")));
-  causes.push(...check.dnsSubdomain(`${path}.nodeName`, valueAt(spec, "nodeName")));
+  const volumeFaults: StatusCause[] = [];
+  for (const cause of volumeCauses(spec, path)) {
+    if (cause !== undefined) volumeFaults.push(cause);
+    yield cause;
+  }
+  yield* resourceClaimCauses(spec, `${path}.resourceClaims`);
+  yield* containerCauses(spec, path, volumeFaults);
+  yield* check.oneOf(`${path}.restartPolicy`, valueAt(spec, "restartPolicy"), ["Always", "OnFailure", "Never"]);
+  yield* check.oneOf(`${path}.dnsPolicy`, valueAt(spec, "dnsPolicy"), dnsPolicies);
+  yield* check.labels(`${path}.nodeSelector`, valueAt(spec, "nodeSelector"));
+  yield* podSecurityCauses(spec, `${path}.securityContext`);
+  yield* affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`);
+  yield* dnsConfigCauses(spec, `${path}.dnsConfig`);
+  yield* gateCauses(spec, path);
+  yield* spreadConstraintCauses(listAt(spec, "topologySpreadConstraints"), `${path}.topologySpreadConstraints`);
+  yield* hostNameCauses(spec, `${path}.hostnameOverride`);
+  yield* check.dnsSubdomain(`${path}.serviceAccountName`, valueAt(spec, "serviceAccountName"));
+  yield* check.dnsSubdomain(`${path}.nodeName`, valueAt(spec, "nodeName"));
   const deadline = valueAt(spec, "activeDeadlineSeconds");
   if (typeof deadline === "number" && (deadline < 1 || deadline > 2 ** 31 - 1)) {
     const detail = "must be between 1 and 2147483647, inclusive";
-    causes.push(invalidCause(`${path}.activeDeadlineSeconds`, deadline, detail));
+    yield invalidCause(`${path}.activeDeadlineSeconds`, deadline, detail);
   }
   for (const field of ["hostname", "subdomain"]) {
-    if (textAt(spec, field) !== "") causes.push(...check.dnsLabel(`${path}.${field}`, valueAt(spec, field)));
+    if (textAt(spec, field) !== "") yield* check.dnsLabel(`${path}.${field}`, valueAt(spec, field));
   }
   for (const [index, toleration] of listAt(spec, "tolerations").entries()) {
-    causes.push(...tolerationCauses(toleration, `${path}.tolerations[${index}]`));
+    yield;
+    yield* tolerationCauses(toleration, `${path}.tolerations[${index}]`);
   }
   for (const [index, alias] of listAt(spec, "hostAliases").entries()) {
+    yield;
     const ip = textAt(alias, "ip");
-    if (!check.isIpAddress(ip)) causes.push(invalidCause(`${path}.hostAliases[${index}].ip`, ip, addressRule));
+    if (!check.isIpAddress(ip)) yield invalidCause(`${path}.hostAliases[${index}].ip`, ip, addressRule);
     for (const [at, name] of listAt(alias, "hostnames").entries()) {
+      yield;
       if (typeof name !== "string") continue;
       const field = `${path}.hostAliases[${index}].hostnames[${at}]`;
-      causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause(field, name, fault)));
+      yield* dns1123SubdomainFaults(name).map((fault) => invalidCause(field, name, fault));
     }
   }
-  causes.push(...check.dnsSubdomain(`${path}.priorityClassName`, valueAt(spec, "priorityClassName")));
+  yield* check.dnsSubdomain(`${path}.priorityClassName`, valueAt(spec, "priorityClassName"));
   const runtimeClass = valueAt(spec, "runtimeClassName");
   if (typeof runtimeClass === "string") {
     const faults = dns1123SubdomainFaults(runtimeClass);
-    causes.push(...faults.map((fault) => invalidCause(`${path}.runtimeClassName`, runtimeClass, fault)));
+    yield* faults.map((fault) => invalidCause(`${path}.runtimeClassName`, runtimeClass, fault));
   }
   const preemption = valueAt(spec, "preemptionPolicy");
-  if (preemption === "") causes.push(requiredCause(`${path}.preemptionPolicy`));
-  else causes.push(...check.oneOf(`${path}.preemptionPolicy`, preemption, ["PreemptLowerPriority", "Never"]));
-  causes.push(...resourceCauses({ limits: mapAt(spec, "overhead") }, `${path}.overhead`));
-  causes.push(...systemCauses(spec, `${path}.os`));
-  return causes;
+  if (preemption === "") yield requiredCause(`${path}.preemptionPolicy`);
+  else yield* check.oneOf(`${path}.preemptionPolicy`, preemption, ["PreemptLowerPriority", "Never"]);
+  yield* resourceCauses({ limits: mapAt(spec, "overhead") }, `${path}.overhead`);
+  yield* systemCauses(spec, `${path}.os`);
 }
 
 const maxHostName = 64;
@@ -115,66 +121,74 @@ const maxNameservers = 3;
 const maxSearches = 32;
 const maxSearchesLength = 2048;
 
-function dnsConfigCauses(spec: unknown, path: string): StatusCause[] {
+function* dnsConfigCauses(spec: unknown, path: string): Causes {
   const config = valueAt(spec, "dnsConfig");
   const servers = listAt(config, "nameservers");
   if (valueAt(spec, "dnsPolicy") === "None") {
-    if (config === undefined) return [requiredCause(path, "must provide `dnsConfig` when `dnsPolicy` is None")];
+    if (config === undefined) {
+      yield requiredCause(path, "must provide `dnsConfig` when `dnsPolicy` is None");
+      return;
+    }
     const detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-    if (servers.length === 0) return [requiredCause(`${path}.nameservers`, detail)];
+    if (servers.length === 0) {
+      yield requiredCause(`${path}.nameservers`, detail);
+      return;
+    }
   }
-  const causes: StatusCause[] = [];
+
   if (servers.length > maxNameservers) {
-    causes.push(invalidCause(`${path}.nameservers`, servers, `must not have more than ${maxNameservers} nameservers`));
+    yield invalidCause(`${path}.nameservers`, servers, `must not have more than ${maxNameservers} nameservers`);
   }
   for (const [index, server] of servers.entries()) {
+    yield;
     if (typeof server === "string" && check.isIpAddress(server)) continue;
-    causes.push(invalidCause(`${path}.nameservers[${index}]`, server, addressRule));
+    yield invalidCause(`${path}.nameservers[${index}]`, server, addressRule);
   }
   const searches = listAt(config, "searches");
   if (searches.length > maxSearches) {
-    causes.push(invalidCause(`${path}.searches`, searches, `must not have more than ${maxSearches} search paths`));
+    yield invalidCause(`${path}.searches`, searches, `must not have more than ${maxSearches} search paths`);
   }
   if (searches.join(" ").length > maxSearchesLength) {
     const detail = `must not have more than ${maxSearchesLength} characters (including spaces) in the search list`;
-    causes.push(invalidCause(`${path}.searches`, searches, detail));
+    yield invalidCause(`${path}.searches`, searches, detail);
   }
   for (const [index, search] of searches.entries()) {
+    yield;
     if (typeof search !== "string" || search === ".") continue;
     const domain = search.replace(/\.$/, "");
     const faults = dns1123SubdomainWithUnderscoreFaults(domain);
-    causes.push(...faults.map((fault) => invalidCause(`${path}.searches[${index}]`, domain, fault)));
+    yield* faults.map((fault) => invalidCause(`${path}.searches[${index}]`, domain, fault));
   }
   for (const [index, option] of listAt(config, "options").entries()) {
-    if (textAt(option, "name") === "") causes.push(requiredCause(`${path}.options[${index}]`, "must not be empty"));
+    yield;
+    if (textAt(option, "name") === "") yield requiredCause(`${path}.options[${index}]`, "must not be empty");
   }
-  return causes;
 }
 
-function gateCauses(spec: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* gateCauses(spec: unknown, path: string): Causes {
   for (const [index, gate] of listAt(spec, "readinessGates").entries()) {
+    yield;
     const type = textAt(gate, "conditionType");
     const field = `${path}.readinessGates[${index}].conditionType`;
-    causes.push(...qualifiedNameFaults(type).map((fault) => invalidCause(field, type, fault)));
+    yield* qualifiedNameFaults(type).map((fault) => invalidCause(field, type, fault));
   }
   const gates = new Set<string>();
   for (const [index, gate] of listAt(spec, "schedulingGates").entries()) {
+    yield;
     const field = `${path}.schedulingGates[${index}]`;
     const name = textAt(gate, "name");
-    causes.push(...qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault)));
-    if (gates.has(name)) causes.push(duplicateCause(field, name));
+    yield* qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
+    if (gates.has(name)) yield duplicateCause(field, name);
     gates.add(name);
   }
-  return causes;
 }
 
 /** Of several constraints with the same key and action, kube-apiserver reports all but the last. */
-function spreadConstraintCauses(constraints: readonly unknown[], path: string): StatusCause[] {
+function* spreadConstraintCauses(constraints: readonly unknown[], path: string): Causes {
   const last = new Map(constraints.map((constraint, index) => [spreadIdentity(constraint), index]));
-  return constraints.flatMap((constraint, index) => {
+  yield* eachItem(constraints, function* (constraint, index) {
     const isRepeated = last.get(spreadIdentity(constraint)) !== index;
-    return spreadCauses(constraint, isRepeated, `${path}[${index}]`);
+    yield* spreadCauses(constraint, isRepeated, `${path}[${index}]`);
   });
 }
 
@@ -183,36 +197,35 @@ function spreadIdentity(constraint: unknown): string {
 }
 
 /** Validates a TopologySpreadConstraint; `isRepeated` if one that follows it has the same identity. */
-function spreadCauses(constraint: unknown, isRepeated: boolean, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* spreadCauses(constraint: unknown, isRepeated: boolean, path: string): Causes {
   const skew = valueAt(constraint, "maxSkew");
-  if (typeof skew === "number" && skew <= 0) causes.push(invalidCause(`${path}.maxSkew`, skew, "must be greater than zero"));
+  if (typeof skew === "number" && skew <= 0) yield invalidCause(`${path}.maxSkew`, skew, "must be greater than zero");
   const topologyKey = textAt(constraint, "topologyKey");
-  if (topologyKey === "") causes.push(requiredCause(`${path}.topologyKey`, "can not be empty"));
+  if (topologyKey === "") yield requiredCause(`${path}.topologyKey`, "can not be empty");
   const unsatisfiable = textAt(constraint, "whenUnsatisfiable");
-  causes.push(...check.oneOf(`${path}.whenUnsatisfiable`, unsatisfiable, ["DoNotSchedule", "ScheduleAnyway"]));
+  yield* check.oneOf(`${path}.whenUnsatisfiable`, unsatisfiable, ["DoNotSchedule", "ScheduleAnyway"]);
   if (isRepeated) {
-    causes.push(duplicateCause(`${path}.{topologyKey, whenUnsatisfiable}`, `{${topologyKey}, ${unsatisfiable}}`));
+    yield duplicateCause(`${path}.{topologyKey, whenUnsatisfiable}`, `{${topologyKey}, ${unsatisfiable}}`);
   }
   const domains = valueAt(constraint, "minDomains");
   if (typeof domains === "number") {
-    if (domains <= 0) causes.push(invalidCause(`${path}.minDomains`, domains, "must be greater than zero"));
+    if (domains <= 0) yield invalidCause(`${path}.minDomains`, domains, "must be greater than zero");
     if (unsatisfiable !== "DoNotSchedule") {
       const detail = `can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ${unsatisfiable}`;
-      causes.push(invalidCause(`${path}.minDomains`, domains, detail));
+      yield invalidCause(`${path}.minDomains`, domains, detail);
     }
   }
   for (const field of ["nodeAffinityPolicy", "nodeTaintsPolicy"]) {
-    causes.push(...check.oneOf(`${path}.${field}`, valueAt(constraint, field), ["Honor", "Ignore"]));
+    yield* check.oneOf(`${path}.${field}`, valueAt(constraint, field), ["Honor", "Ignore"]);
   }
-  causes.push(...matchLabelKeysCauses(constraint, path));
-  return [...causes, ...check.labelSelector(`${path}.labelSelector`, valueAt(constraint, "labelSelector"))];
+  yield* matchLabelKeysCauses(constraint, path);
+  yield* check.labelSelector(`${path}.labelSelector`, valueAt(constraint, "labelSelector"));
 }
 
 /** Validates a Pod's claims of devices (KEP-4381). */
-function resourceClaimCauses(spec: unknown, path: string): StatusCause[] {
+function* resourceClaimCauses(spec: unknown, path: string): Causes {
   const names = new Set<string>();
-  return listAt(spec, "resourceClaims").flatMap((claim, index) => {
+  yield* eachItem(listAt(spec, "resourceClaims"), (claim, index) => {
     const at = `${path}[${index}]`;
     const name = textAt(claim, "name");
     const causes = names.has(name) ? [duplicateCause(`${at}.name`, name)] : check.dnsLabel(`${at}.name`, name);

@@ -3,6 +3,7 @@ import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-mac
 import * as check from "../../field-checks.ts";
 import { gatedUpdateCauses } from "./gated-update-validation.ts";
 import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -15,29 +16,30 @@ const changeable =
  * Rejects changes to the immutable part of a Pod's spec. Mutable are images, an earlier deadline, additional tolerations, and removal of
  * scheduling gates. The subresource `binding` sets the node; it alone changes spec and status in one write.
  */
-export function podUpdateCauses(pod: Read, old: Read): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* podUpdateCauses(pod: Read, old: Read): Causes {
   for (const field of ["containers", "initContainers"]) {
     const now = objectsAt(pod, "spec", field);
     if (now.length !== objectsAt(old, "spec", field).length) {
-      return [forbiddenCause(`spec.${field}`, "pod updates may not add or remove containers")];
+      yield forbiddenCause(`spec.${field}`, "pod updates may not add or remove containers");
+      return;
     }
     for (const [index, container] of now.entries()) {
-      causes.push(...check.nonEmpty(`spec.${field}[${index}].image`, textAt(container, "image")));
+      yield;
+      yield* check.nonEmpty(`spec.${field}[${index}].image`, textAt(container, "image"));
     }
   }
   const deadline = deadlineCauses(pod, old);
-  causes.push(...deadline);
-  if (deadline.length > 0 && valueAt(pod, "spec", "activeDeadlineSeconds") !== undefined) return causes;
+  yield* deadline;
+  if (deadline.length > 0 && valueAt(pod, "spec", "activeDeadlineSeconds") !== undefined) return;
   if (!startsWith(listAt(pod, "spec", "tolerations"), listAt(old, "spec", "tolerations"))) {
     const detail = "existing toleration can not be modified except its tolerationSeconds";
-    causes.push(forbiddenCause("spec.tolerations", detail));
+    yield forbiddenCause("spec.tolerations", detail);
   }
-  causes.push(...gateCauses(pod, old));
+  yield* gateCauses(pod, old);
   const isGated = listAt(old, "spec", "schedulingGates").length > 0;
-  if (isGated) causes.push(...gatedUpdateCauses(pod, old));
+  if (isGated) yield* gatedUpdateCauses(pod, old);
   const rest = jsonEquals(fixedSpec(pod, pod, old), fixedSpec(old, pod, old)) ? [] : [forbiddenCause("spec", changeable)];
-  return [...causes, ...rest];
+  yield* rest;
 }
 
 function deadlineCauses(pod: Read, old: Read): StatusCause[] {
@@ -49,9 +51,9 @@ function deadlineCauses(pod: Read, old: Read): StatusCause[] {
   return now > before ? [invalidCause(field, now, "must be less than or equal to previous value")] : [];
 }
 
-function gateCauses(pod: Read, old: Read): StatusCause[] {
+function* gateCauses(pod: Read, old: Read): Causes {
   const before = new Set(listAt(old, "spec", "schedulingGates").map((gate) => textAt(gate, "name")));
-  return listAt(pod, "spec", "schedulingGates").flatMap((gate, index) => {
+  yield* eachItem(listAt(pod, "spec", "schedulingGates"), (gate, index) => {
     const name = textAt(gate, "name");
     if (before.has(name)) return [];
     const detail = `only deletion is allowed, but found new scheduling gate '${name}'`;
@@ -61,12 +63,13 @@ function gateCauses(pod: Read, old: Read): StatusCause[] {
 
 /** Whether every old toleration still exists, at any index and for any duration. */
 function startsWith(now: readonly unknown[], before: readonly unknown[]): boolean {
-  return before.every((toleration) => now.some((other) => jsonEquals(withoutSeconds(other), withoutSeconds(toleration))));
+  const tolerated = new Set(now.map(matched));
+  return before.every((toleration) => tolerated.has(matched(toleration)));
 }
 
-function withoutSeconds(toleration: unknown): unknown {
-  const { tolerationSeconds: _, ...rest } = toleration as JsonObject;
-  return rest;
+/** The taints that a toleration matches. */
+function matched(toleration: unknown): string {
+  return JSON.stringify(["key", "operator", "value", "effect"].map((field) => textAt(toleration, field)));
 }
 
 /** The spec without mutable fields; `pod` and `old` determine what else may change. */

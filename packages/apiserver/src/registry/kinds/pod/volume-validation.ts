@@ -12,90 +12,95 @@ import { claimSpecCauses } from "../storage/claim-validation.ts";
 import { chooseSource, shownSourceField, volumeSourceCauses } from "../storage/volume-source-validation.ts";
 import { localPathCauses } from "./local-path.ts";
 import { fieldReferenceCauses, resourceReferenceCauses } from "./environment-validation.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** Validates the volumes of a PodSpec. */
-export function volumeCauses(spec: unknown, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* volumeCauses(spec: unknown, path: string): Causes {
   const names = new Set<string>();
   for (const [index, volume] of listAt(spec, "volumes").entries()) {
+    yield;
     const at = `${path}.volumes[${index}]`;
     const name = textAt(volume, "name");
-    causes.push(...check.dnsLabel(`${at}.name`, valueAt(volume, "name")));
-    if (name !== "" && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
+    yield* check.dnsLabel(`${at}.name`, valueAt(volume, "name"));
+    if (name !== "" && names.has(name)) yield duplicateCause(`${at}.name`, name);
     names.add(name);
     const types = Object.keys(volume as object).filter((key) => key !== "name");
     const { source, surplus } = chooseSource(types, at, "Pod");
-    if (source === undefined) causes.push(requiredCause(at, "must specify a volume type"));
-    else causes.push(...sourceCauses(source, valueAt(volume, source), `${at}.${shownSourceField(source)}`));
-    causes.push(...surplus);
+    if (source === undefined) yield requiredCause(at, "must specify a volume type");
+    else yield* sourceCauses(source, valueAt(volume, source), `${at}.${shownSourceField(source)}`);
+    yield* surplus;
   }
-  return causes;
 }
 
-function sourceCauses(type: string, source: unknown, path: string): StatusCause[] {
+function* sourceCauses(type: string, source: unknown, path: string): Causes {
   switch (type) {
     case "emptyDir": {
       const limit = valueAt(source, "sizeLimit");
-      return isQuantity(limit) && compareQuantities(limit, 0) < 0
+      yield* isQuantity(limit) && compareQuantities(limit, 0) < 0
         ? [forbiddenCause(`${path}.sizeLimit`, "SizeLimit field must be a valid resource quantity")]
         : [];
+      return;
     }
     case "image":
-      return [
-        // A workload may leave the reference to admission.
-        ...(path.startsWith("spec.volumes[") ? check.nonEmpty(`${path}.reference`, textAt(source, "reference")) : []),
-        ...check.oneOf(`${path}.pullPolicy`, valueAt(source, "pullPolicy"), ["Always", "IfNotPresent", "Never"]),
-      ];
+      yield* path.startsWith("spec.volumes[") ? check.nonEmpty(`${path}.reference`, textAt(source, "reference")) : [];
+      yield* check.oneOf(`${path}.pullPolicy`, valueAt(source, "pullPolicy"), ["Always", "IfNotPresent", "Never"]);
+      return;
     case "configMap":
-      return [...check.nonEmpty(`${path}.name`, textAt(source, "name")), ...fileCauses(source, path)];
+      yield* check.nonEmpty(`${path}.name`, textAt(source, "name"));
+      yield* fileCauses(source, path);
+      return;
     case "secret":
-      return [...check.nonEmpty(`${path}.secretName`, textAt(source, "secretName")), ...fileCauses(source, path)];
+      yield* check.nonEmpty(`${path}.secretName`, textAt(source, "secretName"));
+      yield* fileCauses(source, path);
+      return;
     case "csi":
-      return [
-        ...check.driverName(`${path}.driver`, textAt(source, "driver")),
-        ...(valueAt(source, "nodePublishSecretRef") === undefined
-          ? []
-          : check.nonEmpty(`${path}.nodePublishSecretRef.name`, textAt(source, "nodePublishSecretRef", "name"))),
-      ];
+      yield* check.driverName(`${path}.driver`, textAt(source, "driver"));
+      yield* valueAt(source, "nodePublishSecretRef") === undefined
+        ? []
+        : check.nonEmpty(`${path}.nodePublishSecretRef.name`, textAt(source, "nodePublishSecretRef", "name"));
+      return;
     case "ephemeral": {
       const template = valueAt(source, "volumeClaimTemplate");
       const at = `${path}.volumeClaimTemplate`;
-      if (template === undefined) return [requiredCause(at)];
-      return [
-        ...check.annotations(`${at}.metadata.annotations`, valueAt(template, "metadata", "annotations")),
-        ...check.labels(`${at}.metadata.labels`, valueAt(template, "metadata", "labels")),
-        ...claimSpecCauses(mapAt(template, "spec"), `${at}.spec`),
-      ];
+      if (template === undefined) {
+        yield requiredCause(at);
+        return;
+      }
+      yield* check.annotations(`${at}.metadata.annotations`, valueAt(template, "metadata", "annotations"));
+      yield* check.labels(`${at}.metadata.labels`, valueAt(template, "metadata", "labels"));
+      yield* claimSpecCauses(mapAt(template, "spec"), `${at}.spec`);
+      return;
     }
     case "persistentVolumeClaim":
-      return check.nonEmpty(`${path}.claimName`, textAt(source, "claimName"));
+      yield* check.nonEmpty(`${path}.claimName`, textAt(source, "claimName"));
+      return;
     case "downwardAPI":
-      return [
-        ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
-        // kube-apiserver omits the index here.
-        ...listAt(source, "items").flatMap((item) => downwardCauses(item, path)),
-      ];
+      yield* modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode"));
+      yield* eachItem(listAt(source, "items"), (item) => downwardCauses(item, path));
+      return;
     case "projected":
-      return [...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")), ...projectedSourceCauses(source, path)];
+      yield* modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode"));
+      yield* projectedSourceCauses(source, path);
+      return;
     case "gitRepo":
-      return [
-        ...volumeSourceCauses(type, source, path, "Pod"),
-        ...localPathCauses(`${path}.directory`, textAt(source, "directory")),
-      ];
+      yield* volumeSourceCauses(type, source, path, "Pod");
+      yield* localPathCauses(`${path}.directory`, textAt(source, "directory"));
+      return;
     default:
-      return volumeSourceCauses(type, source, path, "Pod");
+      yield* volumeSourceCauses(type, source, path, "Pod");
+      return;
   }
 }
 
-function projectedSourceCauses(source: unknown, path: string): StatusCause[] {
+function* projectedSourceCauses(source: unknown, path: string): Causes {
   const paths = new Set<string>();
-  return listAt(source, "sources").flatMap((one, index) => projectionCauses(one, `${path}.sources[${index}]`, path, paths));
+  yield* eachItem(listAt(source, "sources"), (one, index) => projectionCauses(one, `${path}.sources[${index}]`, path, paths));
 }
 
 const projections = ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
 /** Validates one source of a projected volume at `volumePath`. `paths` are those of the files so far. */
-function projectionCauses(source: unknown, path: string, volumePath: string, paths: Set<string>): StatusCause[] {
+function* projectionCauses(source: unknown, path: string, volumePath: string, paths: Set<string>): Causes {
   const claimPath = (file: string, shown: string): StatusCause[] => {
     if (file === "") return [];
     if (paths.has(file)) return [invalidCause(volumePath, shown, "conflicting duplicate paths")];
@@ -103,41 +108,43 @@ function projectionCauses(source: unknown, path: string, volumePath: string, pat
     return [];
   };
   const given = projections.filter((name) => valueAt(source, name) !== undefined);
-  const causes: StatusCause[] = [];
+
   for (const name of given) {
+    yield;
     const at = `${path}.${name}`;
     const one = valueAt(source, name);
     if (name === "secret" || name === "configMap") {
-      causes.push(...check.nonEmpty(`${at}.name`, textAt(one, "name")));
+      yield* check.nonEmpty(`${at}.name`, textAt(one, "name"));
       for (const [index, item] of listAt(one, "items").entries()) {
-        causes.push(...itemCauses(item, `${at}.items[${index}]`), ...claimPath(textAt(item, "path"), textAt(one, "name")));
+        yield;
+        yield* itemCauses(item, `${at}.items[${index}]`);
+        yield* claimPath(textAt(item, "path"), textAt(one, "name"));
       }
     } else if (name === "downwardAPI") {
       for (const item of listAt(one, "items")) {
-        causes.push(...downwardCauses(item, at), ...claimPath(textAt(item, "path"), textAt(item, "path")));
+        yield;
+        yield* downwardCauses(item, at);
+        yield* claimPath(textAt(item, "path"), textAt(item, "path"));
       }
     } else if (name === "serviceAccountToken") {
       const seconds = valueAt(one, "expirationSeconds");
       if (typeof seconds === "number" && seconds < 600) {
-        causes.push(invalidCause(`${at}.expirationSeconds`, seconds, "may not specify a duration less than 10 minutes"));
+        yield invalidCause(`${at}.expirationSeconds`, seconds, "may not specify a duration less than 10 minutes");
       }
       if (typeof seconds === "number" && seconds > 2 ** 32) {
-        causes.push(invalidCause(`${at}.expirationSeconds`, seconds, "may not specify a duration larger than 2^32 seconds"));
+        yield invalidCause(`${at}.expirationSeconds`, seconds, "may not specify a duration larger than 2^32 seconds");
       }
       // kube-apiserver omits the source here.
       const file = textAt(one, "path");
-      causes.push(...(file === "" ? [requiredCause(`${volumePath}.path`)] : filePathCauses(`${volumePath}.path`, file)));
+      yield* file === "" ? [requiredCause(`${volumePath}.path`)] : filePathCauses(`${volumePath}.path`, file);
     }
   }
-  if (given.length > 1) causes.push(forbiddenCause(path, "may not specify more than 1 volume type per source"));
-  return causes;
+  if (given.length > 1) yield forbiddenCause(path, "may not specify more than 1 volume type per source");
 }
 
-function fileCauses(source: unknown, path: string): StatusCause[] {
-  return [
-    ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
-    ...listAt(source, "items").flatMap((item, index) => itemCauses(item, `${path}.items[${index}]`)),
-  ];
+function* fileCauses(source: unknown, path: string): Causes {
+  yield* modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode"));
+  yield* eachItem(listAt(source, "items"), (item, index) => itemCauses(item, `${path}.items[${index}]`));
 }
 
 function itemCauses(item: unknown, path: string): StatusCause[] {

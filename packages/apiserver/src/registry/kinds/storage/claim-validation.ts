@@ -3,28 +3,31 @@ import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import type { Received } from "../../received.ts";
+import type { Causes } from "../../causes.ts";
 
 /** The access modes of volumes, in the order of kube-apiserver's messages. */
 export const accessModes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /** Validates the spec of a claim at `path`. */
-export function claimSpecCauses(spec: Received<PersistentVolumeClaimSpec> | undefined, path: string): StatusCause[] {
+export function* claimSpecCauses(spec: Received<PersistentVolumeClaimSpec> | undefined, path: string): Causes {
   const modes = spec?.accessModes ?? [];
-  const causes = modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
-  for (const mode of modes) causes.push(...check.oneOf(`${path}.accessModes`, mode, accessModes));
-  const size = spec?.resources?.requests?.storage;
-  if (!isQuantity(size)) causes.push(requiredCause(`${path}.resources[storage]`));
-  else if (compareQuantities(size, 0) <= 0) {
-    causes.push(invalidCause(`${path}.resources[storage]`, size, "must be greater than zero"));
+  yield* modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
+  for (const mode of modes) {
+    yield;
+    yield* check.oneOf(`${path}.accessModes`, mode, accessModes);
   }
-  causes.push(...check.labelSelector(`${path}.selector`, spec?.selector));
-  causes.push(...check.dnsSubdomain(`${path}.storageClassName`, spec?.storageClassName));
-  causes.push(...check.oneOf(`${path}.volumeMode`, spec?.volumeMode, ["Block", "Filesystem"]));
+  const size = spec?.resources?.requests?.storage;
+  if (!isQuantity(size)) yield requiredCause(`${path}.resources[storage]`);
+  else if (compareQuantities(size, 0) <= 0) {
+    yield invalidCause(`${path}.resources[storage]`, size, "must be greater than zero");
+  }
+  yield* check.labelSelector(`${path}.selector`, spec?.selector);
+  yield* check.dnsSubdomain(`${path}.storageClassName`, spec?.storageClassName);
+  yield* check.oneOf(`${path}.volumeMode`, spec?.volumeMode, ["Block", "Filesystem"]);
   for (const field of ["dataSource", "dataSourceRef"] as const) {
     const source = spec?.[field];
-    if (source !== undefined) causes.push(...sourceCauses(source, `${path}.${field}`));
+    if (source !== undefined) yield* sourceCauses(source, `${path}.${field}`);
   }
-  return causes;
 }
 
 /** Validates the reference to the object that a volume is filled from. */

@@ -16,6 +16,7 @@ import * as check from "../../field-checks.ts";
 import { mapAt, ensureMap, listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { provisionerCauses } from "./storage-classes.ts";
+import { type Causes, createRepeatCheck, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -62,19 +63,17 @@ const drivers = builtinResource({
       spec["fsGroupPolicy"] ??= "ReadWriteOnceWithFSType";
       if (listAt(spec, "volumeLifecycleModes").length === 0) spec["volumeLifecycleModes"] = ["Persistent"];
     },
-    validate: (driver) => {
+    *validate(driver) {
       const modes = listAt(driver, "spec", "volumeLifecycleModes");
       const policies = ["File", "None", "ReadWriteOnceWithFSType"];
-      return [
-        ...check.oneOf("spec.fsGroupPolicy", valueAt(driver, "spec", "fsGroupPolicy"), policies),
-        ...tokenRequestCauses(listAt(driver, "spec", "tokenRequests"), "spec.tokenRequests"),
-        ...modes.flatMap((mode) =>
-          mode === "Persistent" || mode === "Ephemeral"
-            ? []
-            : [notSupportedCause("spec.volumeLifecycleModes", mode, ["Persistent", "Ephemeral"])],
-        ),
-        ...periodCauses("spec.nodeAllocatableUpdatePeriodSeconds", driver),
-      ];
+      yield* check.oneOf("spec.fsGroupPolicy", valueAt(driver, "spec", "fsGroupPolicy"), policies);
+      yield* tokenRequestCauses(listAt(driver, "spec", "tokenRequests"), "spec.tokenRequests");
+      yield* eachItem(modes, (mode) =>
+        mode === "Persistent" || mode === "Ephemeral"
+          ? []
+          : [notSupportedCause("spec.volumeLifecycleModes", mode, ["Persistent", "Ephemeral"])],
+      );
+      yield* periodCauses("spec.nodeAllocatableUpdatePeriodSeconds", driver);
     },
     validateUpdate: (driver, old) =>
       ["attachRequired", "volumeLifecycleModes"].flatMap((name) => immutable(`spec.${name}`, driver, old, "spec", name)),
@@ -92,18 +91,16 @@ const nodes = builtinResource({
   strategy: {
     hasGeneration: false,
     // `drivers` may be empty.
-    validate: (node) => {
-      const names = listAt(node, "spec", "drivers").map((driver) => textAt(driver, "name"));
-      return listAt(node, "spec", "drivers").flatMap((driver, index) => {
+    *validate(node) {
+      const isRepeated = createRepeatCheck();
+      yield* eachItem(listAt(node, "spec", "drivers"), function* (driver, index) {
         const field = `spec.drivers[${index}]`;
-        const name = names[index] ?? "";
-        return [
-          ...check.driverName(`${field}.name`, name),
-          ...nodeIdCauses(`${field}.nodeID`, textAt(driver, "nodeID")),
-          ...check.atLeast(`${field}.allocatable.count`, valueAt(driver, "allocatable", "count")),
-          ...(names.indexOf(name) < index ? [duplicateCause(`${field}.name`, name)] : []),
-          ...topologyKeyCauses(field, listAt(driver, "topologyKeys")),
-        ];
+        const name = textAt(driver, "name");
+        yield* check.driverName(`${field}.name`, name);
+        yield* nodeIdCauses(`${field}.nodeID`, textAt(driver, "nodeID"));
+        yield* check.atLeast(`${field}.allocatable.count`, valueAt(driver, "allocatable", "count"));
+        yield* isRepeated(name) ? [duplicateCause(`${field}.name`, name)] : [];
+        yield* topologyKeyCauses(field, listAt(driver, "topologyKeys"));
       });
     },
   },
@@ -117,15 +114,15 @@ const storageCapacities = builtinResource({
   scope: "Namespaced",
   strategy: {
     hasGeneration: false,
-    validate: (capacity) => [
-      ...check.labelSelector("nodeTopology", valueAt(capacity, "nodeTopology")),
-      ...subdomainCauses("storageClassName", textAt(capacity, "storageClassName")),
-      ...["capacity", "maximumVolumeSize"].flatMap((name) => {
+    *validate(capacity) {
+      yield* check.labelSelector("nodeTopology", valueAt(capacity, "nodeTopology"));
+      yield* subdomainCauses("storageClassName", textAt(capacity, "storageClassName"));
+      yield* eachItem(["capacity", "maximumVolumeSize"], (name) => {
         const value = valueAt(capacity, name);
         const isNegative = isQuantity(value) && String(value).startsWith("-");
         return isNegative ? [invalidCause(name, value, "must be greater than or equal to 0")] : [];
-      }),
-    ],
+      });
+    },
     validateUpdate: (capacity, old) =>
       ["nodeTopology", "storageClassName"].flatMap((name) => immutable(name, capacity, old, name)),
   },
@@ -155,27 +152,25 @@ const volumeAttachments = builtinResource({
   strategy: {
     hasGeneration: false,
     prepareForCreate: (attachment) => setField(attachment, "status", { attached: false }),
-    validate: (attachment) => {
+    *validate(attachment) {
       const source = valueAt(attachment, "spec", "source");
       const hasVolume = valueAt(source, "persistentVolumeName") !== undefined;
       const hasInline = valueAt(source, "inlineVolumeSpec") !== undefined;
       const attacher = textAt(attachment, "spec", "attacher");
       const volume = valueAt(source, "persistentVolumeName");
-      return [
-        ...check.nonEmpty("spec.attacher", attacher),
-        ...(hasVolume || hasInline
-          ? []
-          : [requiredCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]),
-        ...(hasVolume && hasInline
-          ? [forbiddenCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]
-          : []),
-        ...(volume === "" && !hasInline
-          ? [requiredCause("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")]
-          : []),
-        ...subdomainCauses("spec.nodeName", textAt(attachment, "spec", "nodeName")),
-        ...check.driverName("spec.attacher", attacher),
-        ...(typeof volume === "string" ? subdomainCauses("spec.source.persistentVolumeName", volume) : []),
-      ];
+      yield* check.nonEmpty("spec.attacher", attacher);
+      yield* hasVolume || hasInline
+        ? []
+        : [requiredCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")];
+      yield* hasVolume && hasInline
+        ? [forbiddenCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]
+        : [];
+      yield* volume === "" && !hasInline
+        ? [requiredCause("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")]
+        : [];
+      yield* subdomainCauses("spec.nodeName", textAt(attachment, "spec", "nodeName"));
+      yield* check.driverName("spec.attacher", attacher);
+      yield* typeof volume === "string" ? subdomainCauses("spec.source.persistentVolumeName", volume) : [];
     },
     validateUpdate: (attachment, old) => immutable("spec", attachment, old, "spec"),
   },
@@ -192,12 +187,12 @@ const volumeAttributesClasses = builtinResource({
   cells: (object, now) => [textAt(object, "driverName"), age(object.metadata.creationTimestamp, now)],
   strategy: {
     hasGeneration: false,
-    validate: (object) => [
-      ...provisionerCauses("driverName", textAt(object, "driverName")),
-      ...(Object.keys(mapAt(object, "parameters")).length === 0
+    *validate(object) {
+      yield* provisionerCauses("driverName", textAt(object, "driverName"));
+      yield* Object.keys(mapAt(object, "parameters")).length === 0
         ? [requiredCause("parameters", "must contain at least one key/value pair")]
-        : []),
-    ],
+        : [];
+    },
     validateUpdate: (object, old) =>
       ["driverName", "parameters"].flatMap((name) =>
         jsonEquals(valueAt(object, name), valueAt(old, name))
@@ -211,9 +206,9 @@ const minTokenSeconds = 600;
 const maxTokenSeconds = 2 ** 32;
 
 /** Validates the tokens that a driver needs, one for each audience. */
-function tokenRequestCauses(requests: readonly unknown[], path: string): StatusCause[] {
+function* tokenRequestCauses(requests: readonly unknown[], path: string): Causes {
   const audiences = new Set<string>();
-  return requests.flatMap((request, index) => {
+  yield* eachItem(requests, (request, index) => {
     const at = `${path}[${index}]`;
     const audience = textAt(request, "audience");
     if (audiences.has(audience)) return [duplicateCause(`${at}.audience`, audience)];
@@ -243,11 +238,12 @@ function nodeIdCauses(field: string, id: string): StatusCause[] {
 }
 
 /** Validates the labels of a driver's topology. As in kube-apiserver, causes name the driver. */
-function topologyKeyCauses(field: string, keys: readonly unknown[]): StatusCause[] {
-  return keys.flatMap((key, index) => {
+function* topologyKeyCauses(field: string, keys: readonly unknown[]): Causes {
+  const isRepeated = createRepeatCheck();
+  yield* eachItem(keys, (key) => {
     if (typeof key !== "string") return [];
     const causes = key === "" ? [requiredCause(field)] : [];
-    if (keys.indexOf(key) < index) causes.push(duplicateCause(field, key));
+    if (isRepeated(key)) causes.push(duplicateCause(field, key));
     return [...causes, ...qualifiedNameFaults(key).map((fault) => invalidCause(field, key, fault))];
   });
 }

@@ -231,21 +231,20 @@ const persistentVolumes = builtinResource<PersistentVolumeObject>({
       addFinalizer(volume, volumeFinalizer);
     },
     validate: volumeCauses,
-    validateUpdate: (volume, old) => {
+    *validateUpdate(volume, old) {
       const source = (object: Volume): JsonObject => {
         const spec = draft(object.spec ?? {}) as JsonObject;
         for (const field of notSource) delete spec[field];
         return spec;
       };
-      const causes: StatusCause[] = [];
+
       if (!jsonEquals(source(volume), source(old))) {
-        causes.push(forbiddenCause("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"));
+        yield forbiddenCause("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation");
       }
       if ((volume.spec?.volumeMode ?? "") !== (old.spec?.volumeMode ?? "")) {
-        causes.push(invalidCause("spec.volumeMode", volume.spec?.volumeMode ?? "", "field is immutable"));
+        yield invalidCause("spec.volumeMode", volume.spec?.volumeMode ?? "", "field is immutable");
       }
-      causes.push(...affinityUpdateCauses(volume, old));
-      return causes;
+      yield* affinityUpdateCauses(volume, old);
     },
   },
 });

@@ -15,6 +15,7 @@ import { ageColumn, builtinResource, column } from "../../builtin/builtin-resour
 import * as check from "../../field-checks.ts";
 import { setField, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
+import type { Causes } from "../../causes.ts";
 
 type Read = ReceivedObject<StorageClassObject>;
 
@@ -58,13 +59,13 @@ export const storageClasses = builtinResource<StorageClassObject>({
       if (object.reclaimPolicy === undefined) setField(object, "reclaimPolicy", "Delete");
       if (object.volumeBindingMode === undefined) setField(object, "volumeBindingMode", "Immediate");
     },
-    validate: (object) => [
-      ...provisionerCauses("provisioner", object.provisioner ?? ""),
-      ...("" in (object.parameters ?? {}) ? [invalidCause("parameters", "", "field can not be empty.")] : []),
-      ...(object.reclaimPolicy === "" ? [] : check.oneOf("reclaimPolicy", object.reclaimPolicy, ["Delete", "Retain"])),
-      ...check.oneOf("volumeBindingMode", object.volumeBindingMode, ["Immediate", "WaitForFirstConsumer"]),
-      ...topologyCauses(object.allowedTopologies ?? []),
-    ],
+    *validate(object) {
+      yield* provisionerCauses("provisioner", object.provisioner ?? "");
+      yield* "" in (object.parameters ?? {}) ? [invalidCause("parameters", "", "field can not be empty.")] : [];
+      yield* object.reclaimPolicy === "" ? [] : check.oneOf("reclaimPolicy", object.reclaimPolicy, ["Delete", "Retain"]);
+      yield* check.oneOf("volumeBindingMode", object.volumeBindingMode, ["Immediate", "WaitForFirstConsumer"]);
+      yield* topologyCauses(object.allowedTopologies ?? []);
+    },
     validateUpdate: (object, old) =>
       ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]
         .filter((field) => !jsonEquals(valueAt(object, field), valueAt(old, field)))
@@ -83,28 +84,29 @@ export function provisionerCauses(field: string, name: string): StatusCause[] {
   return qualifiedNameFaults(lower).map((fault) => invalidCause(field, lower, fault));
 }
 
-function topologyCauses(terms: NonNullable<Read["allowedTopologies"]>): StatusCause[] {
-  const causes: StatusCause[] = [];
+function* topologyCauses(terms: NonNullable<Read["allowedTopologies"]>): Causes {
   const seen = new Set<string>();
   for (const [index, term] of terms.entries()) {
+    yield;
     const path = `allowedTopologies[${index}].matchLabelExpressions`;
     const values = new Map<string, readonly string[]>();
     for (const [at, expression] of (term.matchLabelExpressions ?? []).entries()) {
+      yield;
       const key = expression.key ?? "";
       const allowed = expression.values ?? [];
-      if (allowed.length === 0) causes.push(requiredCause(`${path}[${at}].values`));
+      if (allowed.length === 0) yield requiredCause(`${path}[${at}].values`);
       const distinct = new Set<string>();
       for (const [number, value] of allowed.entries()) {
-        if (distinct.has(value)) causes.push(duplicateCause(`${path}[${at}].values[${number}]`, value));
+        yield;
+        if (distinct.has(value)) yield duplicateCause(`${path}[${at}].values[${number}]`, value);
         distinct.add(value);
       }
-      causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}[${at}].key`, key, fault)));
-      if (values.has(key)) causes.push(duplicateCause(`${path}[${at}].key`, key));
+      yield* labelKeyFaults(key).map((fault) => invalidCause(`${path}[${at}].key`, key, fault));
+      if (values.has(key)) yield duplicateCause(`${path}[${at}].key`, key);
       values.set(key, [...distinct].sort());
     }
     const text = JSON.stringify([...values].sort());
-    if (seen.has(text) || values.size === 0) causes.push(duplicateCause(path, ""));
+    if (seen.has(text) || values.size === 0) yield duplicateCause(path, "");
     seen.add(text);
   }
-  return causes;
 }

@@ -8,6 +8,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 /** Where a volume source is used. Secrets of a PersistentVolume carry a namespace. */
 export type VolumeOwner = "Pod" | "PersistentVolume";
@@ -51,9 +52,10 @@ export function chooseSource(
  * Validates a source at `path` of a type that both Pods and PersistentVolumes have; other types have no causes. Source:
  * `ValidatePersistentVolumeSpec` and `validateVolumeSource` of kube-apiserver 1.35.
  */
-export function volumeSourceCauses(type: string, source: unknown, path: string, owner: VolumeOwner): StatusCause[] {
+export function* volumeSourceCauses(type: string, source: unknown, path: string, owner: VolumeOwner): Causes {
   const required = (requiredTexts[type] ?? []).flatMap((field) => check.nonEmpty(`${path}.${field}`, textAt(source, field)));
-  return [...required, ...specialCauses(type, source, path, owner)];
+  yield* required;
+  yield* specialCauses(type, source, path, owner);
 }
 
 /** Texts that must not be empty. */
@@ -76,7 +78,7 @@ const requiredTexts: Readonly<Record<string, readonly string[]>> = {
   vsphereVolume: ["volumePath"],
 };
 
-function specialCauses(type: string, source: unknown, path: string, owner: VolumeOwner): StatusCause[] {
+function specialCauses(type: string, source: unknown, path: string, owner: VolumeOwner): Causes {
   switch (type) {
     case "awsElasticBlockStore":
     case "gcePersistentDisk":
@@ -139,11 +141,11 @@ function rangeCauses(field: string, value: unknown, rule: string): StatusCause[]
 
 const lunRule = "must be between 0 and 255, inclusive";
 
-function secretCauses(source: unknown, path: string, owner: VolumeOwner): StatusCause[] {
+function* secretCauses(source: unknown, path: string, owner: VolumeOwner): Causes {
   const secret = valueAt(source, "secretRef");
-  if (secret === undefined) return [];
+  if (secret === undefined) return;
   const fields = owner === "PersistentVolume" ? ["name", "namespace"] : ["name"];
-  return fields.flatMap((field) => check.nonEmpty(`${path}.secretRef.${field}`, textAt(secret, field)));
+  yield* eachItem(fields, (field) => check.nonEmpty(`${path}.secretRef.${field}`, textAt(secret, field)));
 }
 
 const cachingModes = ["None", "ReadOnly", "ReadWrite"];
@@ -182,8 +184,8 @@ function fibreChannelCauses(source: unknown, path: string): StatusCause[] {
   ];
 }
 
-function optionCauses(source: unknown, path: string): StatusCause[] {
-  return Object.keys(mapAt(source, "options")).flatMap((key) => {
+function* optionCauses(source: unknown, path: string): Causes {
+  yield* eachItem(Object.keys(mapAt(source, "options")), (key) => {
     const [namespace = ""] = key.split("/", 1);
     if (!/\.(?:kubernetes|k8s)\.io$/.test(`.${namespace.toLowerCase()}`)) return [];
     return [invalidCause(`${path}.options[${key}]`, key, "kubernetes.io and k8s.io namespaces are reserved")];
@@ -259,10 +261,11 @@ function quobyteCauses(source: unknown, path: string): StatusCause[] {
   return [...causes, ...check.nonEmpty(`${path}.volume`, textAt(source, "volume"))];
 }
 
-function storageOsCauses(source: unknown, path: string, owner: VolumeOwner): StatusCause[] {
+function* storageOsCauses(source: unknown, path: string, owner: VolumeOwner): Causes {
   const labels = ["volumeName", "volumeNamespace"].flatMap((field) => {
     const value = textAt(source, field);
     return value === "" ? [] : check.dnsLabel(`${path}.${field}`, value);
   });
-  return [...labels, ...secretCauses(source, path, owner)];
+  yield* labels;
+  yield* secretCauses(source, path, owner);
 }

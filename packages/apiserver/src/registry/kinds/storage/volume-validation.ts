@@ -13,6 +13,7 @@ import type { ReceivedObject } from "../../received.ts";
 import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
 import { accessModes } from "./claim-validation.ts";
 import { chooseSource, shownSourceField, volumeSourceCauses } from "./volume-source-validation.ts";
+import type { Causes } from "../../causes.ts";
 
 type Volume = ReceivedObject<PersistentVolumeObject>;
 
@@ -36,57 +37,59 @@ const driverSecrets = [
   "nodeExpandSecretRef",
 ];
 
-function driverCauses(source: unknown, path: string): StatusCause[] {
-  const causes = [
-    ...check.driverName(`${path}.driver`, textAt(source, "driver")),
-    ...check.nonEmpty(`${path}.volumeHandle`, textAt(source, "volumeHandle")),
-  ];
+function* driverCauses(source: unknown, path: string): Causes {
+  yield* check.driverName(`${path}.driver`, textAt(source, "driver"));
+  yield* check.nonEmpty(`${path}.volumeHandle`, textAt(source, "volumeHandle"));
   for (const field of driverSecrets) {
+    yield;
     const secret = valueAt(source, field);
     if (secret === undefined) continue;
     const name = textAt(secret, "name");
-    causes.push(...check.nonEmpty(`${path}.${field}.name`, name), ...check.dnsSubdomain(`${path}.${field}.name`, name));
-    causes.push(...check.dnsLabel(`${path}.${field}.namespace`, textAt(secret, "namespace")));
+    yield* check.nonEmpty(`${path}.${field}.name`, name);
+    yield* check.dnsSubdomain(`${path}.${field}.name`, name);
+    yield* check.dnsLabel(`${path}.${field}.namespace`, textAt(secret, "namespace"));
   }
-  return causes;
 }
 
 /** Validates a v1 PersistentVolume. */
-export function volumeCauses(volume: Volume): StatusCause[] {
+export function* volumeCauses(volume: Volume): Causes {
   const spec = volume.spec;
   const modes = spec?.accessModes ?? [];
-  const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
-  for (const mode of modes) causes.push(...check.oneOf("spec.accessModes", mode, accessModes));
+  yield* modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
+  for (const mode of modes) {
+    yield;
+    yield* check.oneOf("spec.accessModes", mode, accessModes);
+  }
   const size = spec?.capacity?.storage;
   const resources = Object.keys(spec?.capacity ?? {}).sort();
-  if (resources.length === 0) causes.push(requiredCause("spec.capacity"));
+  if (resources.length === 0) yield requiredCause("spec.capacity");
   if (resources.length !== 1 || resources[0] !== "storage") {
-    causes.push(notSupportedCause("spec.capacity", resources.length === 0 ? null : spec?.capacity, ["storage"]));
+    yield notSupportedCause("spec.capacity", resources.length === 0 ? null : spec?.capacity, ["storage"]);
   }
   if (isQuantity(size) && compareQuantities(size, 0) <= 0)
-    causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
+    yield invalidCause("spec.capacity[storage]", size, "must be greater than zero");
   if (modes.includes("ReadWriteOncePod") && modes.length > 1) {
-    causes.push(forbiddenCause("spec.accessModes", "may not use ReadWriteOncePod with other access modes"));
+    yield forbiddenCause("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
   }
   const policies = ["Delete", "Recycle", "Retain"];
-  causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", spec?.persistentVolumeReclaimPolicy, policies));
-  causes.push(...check.oneOf("spec.volumeMode", spec?.volumeMode, ["Block", "Filesystem"]));
-  causes.push(...check.dnsSubdomain("spec.storageClassName", spec?.storageClassName));
+  yield* check.oneOf("spec.persistentVolumeReclaimPolicy", spec?.persistentVolumeReclaimPolicy, policies);
+  yield* check.oneOf("spec.volumeMode", spec?.volumeMode, ["Block", "Filesystem"]);
+  yield* check.dnsSubdomain("spec.storageClassName", spec?.storageClassName);
   const types = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
   const { source, surplus } = chooseSource(types, "spec", "PersistentVolume");
-  if (source === undefined) causes.push(requiredCause("spec", "must specify a volume type"));
+  if (source === undefined) yield requiredCause("spec", "must specify a volume type");
   if (source !== undefined) {
-    causes.push(...volumeSourceCauses(source, valueAt(spec, source), `spec.${shownSourceField(source)}`, "PersistentVolume"));
+    yield* volumeSourceCauses(source, valueAt(spec, source), `spec.${shownSourceField(source)}`, "PersistentVolume");
   }
-  if (source === "csi") causes.push(...driverCauses(valueAt(spec, "csi"), "spec.csi"));
-  causes.push(...surplus);
+  if (source === "csi") yield* driverCauses(valueAt(spec, "csi"), "spec.csi");
+  yield* surplus;
   if (spec?.nodeAffinity !== undefined && spec.nodeAffinity.required === undefined) {
-    causes.push(requiredCause("spec.nodeAffinity.required", "must specify required node constraints"));
+    yield requiredCause("spec.nodeAffinity.required", "must specify required node constraints");
   }
   const wanted = spec?.nodeAffinity?.required;
-  if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, "spec.nodeAffinity.required"));
-  else if (source === "local") causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
-  return [...causes, ...attributesClassCauses(spec)];
+  if (wanted !== undefined) yield* nodeSelectorCauses(wanted, "spec.nodeAffinity.required");
+  else if (source === "local") yield requiredCause("spec.nodeAffinity", "Local volume requires node affinity");
+  yield* attributesClassCauses(spec);
 }
 
 /** A volume with an attributes class has a CSI driver. */

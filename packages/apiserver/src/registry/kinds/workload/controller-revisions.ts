@@ -17,10 +17,10 @@ export const controllerRevisions = builtinResource<ControllerRevisionObject>({
   cells: (object, now) => [controllerOf(object), object.revision ?? 0, age(object.metadata.creationTimestamp, now)],
   strategy: {
     hasGeneration: false,
-    validate: (object) => [
-      ...(object.data === undefined || object.data === null ? [requiredCause("data", "data is mandatory")] : []),
-      ...check.atLeast("revision", object.revision),
-    ],
+    *validate(object) {
+      yield* object.data === undefined || object.data === null ? [requiredCause("data", "data is mandatory")] : [];
+      yield* check.atLeast("revision", object.revision);
+    },
     validateUpdate: updateCauses,
   },
 });

@@ -1,5 +1,5 @@
 import type { CronJobObject } from "@keelson/api-machinery/kinds";
-import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, notSupportedCause, requiredCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -9,6 +9,7 @@ import { cronScheduleFault } from "./cron-schedule.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { jobSpecCauses } from "./job-spec-validation.ts";
 import { selectorColumn, templateColumns } from "./workload.ts";
+import type { Causes } from "../../causes.ts";
 
 /** batch/v1 CronJobs. */
 export const cronJobs = builtinResource<CronJobObject>({
@@ -63,43 +64,42 @@ function defaultCronJob(object: DraftObject<CronJobObject>): void {
   defaultPodTemplate(spec.jobTemplate?.spec?.template);
 }
 
-function cronJobCauses(object: ReceivedObject<CronJobObject>): StatusCause[] {
+function* cronJobCauses(object: ReceivedObject<CronJobObject>): Causes {
   const spec = object.spec;
   const schedule = spec?.schedule ?? "";
-  const causes: StatusCause[] = [];
-  if (schedule === "") causes.push(requiredCause("spec.schedule"));
+
+  if (schedule === "") yield requiredCause("spec.schedule");
   else {
     const fault = cronScheduleFault(schedule);
-    if (fault !== undefined) causes.push(invalidCause("spec.schedule", schedule, fault));
+    if (fault !== undefined) yield invalidCause("spec.schedule", schedule, fault);
     if (schedule.includes("TZ")) {
       const detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-      causes.push(invalidCause("spec.schedule", schedule, detail));
+      yield invalidCause("spec.schedule", schedule, detail);
     }
   }
   const zone = spec?.timeZone;
-  if (zone === "") causes.push(invalidCause("spec.timeZone", zone, "timeZone must be nil or non-empty string"));
+  if (zone === "") yield invalidCause("spec.timeZone", zone, "timeZone must be nil or non-empty string");
   else if (typeof zone === "string" && !isTimeZone(zone)) {
-    causes.push(invalidCause("spec.timeZone", zone, `unknown time zone ${zone}`));
+    yield invalidCause("spec.timeZone", zone, `unknown time zone ${zone}`);
   }
-  causes.push(...check.oneOf("spec.concurrencyPolicy", spec?.concurrencyPolicy, ["Allow", "Forbid", "Replace"]));
+  yield* check.oneOf("spec.concurrencyPolicy", spec?.concurrencyPolicy, ["Allow", "Forbid", "Replace"]);
   for (const field of ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"]) {
-    causes.push(...check.atLeast(`spec.${field}`, valueAt(spec, field)));
+    yield* check.atLeast(`spec.${field}`, valueAt(spec, field));
   }
   if ((object.metadata.name ?? "").length > 52) {
-    causes.push(invalidCause("metadata.name", object.metadata.name, "must be no more than 52 characters"));
+    yield invalidCause("metadata.name", object.metadata.name, "must be no more than 52 characters");
   }
   if (spec?.jobTemplate !== undefined) {
-    causes.push(...jobSpecCauses(spec?.jobTemplate?.spec, "spec.jobTemplate.spec"));
+    yield* jobSpecCauses(spec?.jobTemplate?.spec, "spec.jobTemplate.spec");
     const selector = valueAt(spec, "jobTemplate", "spec", "selector");
     if (selector !== undefined) {
       const shown = check.shownSelector(selector);
-      causes.push(invalidCause("spec.jobTemplate.spec.selector", shown, "`selector` will be auto-generated"));
+      yield invalidCause("spec.jobTemplate.spec.selector", shown, "`selector` will be auto-generated");
     }
     if (spec?.jobTemplate?.spec?.manualSelector === true) {
-      causes.push(notSupportedCause("spec.jobTemplate.spec.manualSelector", true, ["nil", "false"]));
+      yield notSupportedCause("spec.jobTemplate.spec.manualSelector", true, ["nil", "false"]);
     }
   }
-  return causes;
 }
 
 function isTimeZone(zone: string): boolean {

@@ -53,12 +53,12 @@ export const daemonSets = builtinResource<DaemonSetObject>({
         numberReady: 0,
       }),
     prepareForUpdate: countTemplates,
-    validate: (object) => [
-      ...workload.templateCauses(object, { kind: "daemonset", podOwner: "DaemonSet" }),
-      ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
-      ...strategyCauses(object),
-      ...check.atLeast("spec.revisionHistoryLimit", object.spec?.revisionHistoryLimit),
-    ],
+    *validate(object) {
+      yield* workload.templateCauses(object, { kind: "daemonset", podOwner: "DaemonSet" });
+      yield* check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds);
+      yield* strategyCauses(object);
+      yield* check.atLeast("spec.revisionHistoryLimit", object.spec?.revisionHistoryLimit);
+    },
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
 });

@@ -13,6 +13,7 @@ import * as check from "../../field-checks.ts";
 import { ensureMap } from "../../object-fields.ts";
 import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import * as workload from "./workload.ts";
+import type { Causes } from "../../causes.ts";
 
 /** apps/v1 Deployments. */
 export const deployments = builtinResource<DeploymentObject>({
@@ -47,15 +48,15 @@ export const deployments = builtinResource<DeploymentObject>({
     raisesGeneration: (object, old) => !jsonEquals(object.metadata.annotations ?? {}, old.metadata.annotations ?? {}),
     default: defaultDeployment,
     prepareForCreate: (object) => workload.emptyStatus(object),
-    validate: (object) => [
-      ...check.atLeast("spec.replicas", object.spec?.replicas),
-      ...workload.templateCauses(object, { kind: "deployment", podOwner: "ReplicaSet" }),
-      ...strategyCauses(object),
-      ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
-      ...check.atLeast("spec.revisionHistoryLimit", object.spec?.revisionHistoryLimit),
-      ...deadlineCauses(object),
-      ...countCauses(object),
-    ],
+    *validate(object) {
+      yield* check.atLeast("spec.replicas", object.spec?.replicas);
+      yield* workload.templateCauses(object, { kind: "deployment", podOwner: "ReplicaSet" });
+      yield* strategyCauses(object);
+      yield* check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds);
+      yield* check.atLeast("spec.revisionHistoryLimit", object.spec?.revisionHistoryLimit);
+      yield* deadlineCauses(object);
+      yield* countCauses(object);
+    },
     status: { validate: countCauses },
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
@@ -75,7 +76,7 @@ function defaultDeployment(object: DraftObject<DeploymentObject>): void {
   rolling.maxSurge ??= "25%";
 }
 
-function countCauses(object: ReceivedObject<DeploymentObject>): StatusCause[] {
+function* countCauses(object: ReceivedObject<DeploymentObject>): Causes {
   const counters = [
     "replicas",
     "updatedReplicas",
@@ -84,7 +85,7 @@ function countCauses(object: ReceivedObject<DeploymentObject>): StatusCause[] {
     "unavailableReplicas",
     "collisionCount",
   ];
-  return workload.statusCauses(
+  yield* workload.statusCauses(
     object,
     [...counters, "observedGeneration"],
     [

@@ -12,6 +12,7 @@ import type { Received } from "../../received.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
 import { failurePolicyCauses } from "./failure-policy-validation.ts";
 import { successPolicyCauses } from "./success-policy-validation.ts";
+import type { Causes } from "../../causes.ts";
 
 type JobSpec = Received<JobObject["spec"]> | undefined;
 
@@ -24,8 +25,7 @@ const maxParallelismOfMany = 10_000;
 const maxFailedIndexesOfMany = 10_000;
 
 /** Validates a JobSpec at `path`. In a CronJob, the selector is generated later. */
-export function jobSpecCauses(spec: JobSpec, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
+export function* jobSpecCauses(spec: JobSpec, path: string): Causes {
   for (const field of [
     "parallelism",
     "completions",
@@ -35,20 +35,20 @@ export function jobSpecCauses(spec: JobSpec, path: string): StatusCause[] {
     "backoffLimitPerIndex",
     "maxFailedIndexes",
   ]) {
-    causes.push(...check.atLeast(`${path}.${field}`, valueAt(spec, field)));
+    yield* check.atLeast(`${path}.${field}`, valueAt(spec, field));
   }
   if (spec?.maxFailedIndexes !== undefined && spec.backoffLimitPerIndex === undefined) {
-    causes.push(requiredCause(`${path}.backoffLimitPerIndex`, "when maxFailedIndexes is specified"));
+    yield requiredCause(`${path}.backoffLimitPerIndex`, "when maxFailedIndexes is specified");
   }
-  causes.push(...managerCauses(spec?.managedBy, `${path}.managedBy`));
-  causes.push(...completionCauses(spec, path));
-  causes.push(...failurePolicyCauses(spec, `${path}.podFailurePolicy`));
-  causes.push(...successPolicyCauses(spec, `${path}.successPolicy`));
+  yield* managerCauses(spec?.managedBy, `${path}.managedBy`);
+  yield* completionCauses(spec, path);
+  yield* failurePolicyCauses(spec, `${path}.podFailurePolicy`);
+  yield* successPolicyCauses(spec, `${path}.successPolicy`);
   const replacement = spec?.podReplacementPolicy;
   const replacements = spec?.podFailurePolicy === undefined ? ["Failed", "TerminatingOrFailed"] : ["Failed"];
-  causes.push(...check.oneOf(`${path}.podReplacementPolicy`, replacement, replacements));
-  causes.push(...podTemplateCauses(spec?.template, `${path}.template`));
-  return [...causes, ...restartCauses(spec, `${path}.template.spec.restartPolicy`)];
+  yield* check.oneOf(`${path}.podReplacementPolicy`, replacement, replacements);
+  yield* podTemplateCauses(spec?.template, `${path}.template`);
+  yield* restartCauses(spec, `${path}.template.spec.restartPolicy`);
 }
 
 function restartCauses(spec: JobSpec, field: string): StatusCause[] {

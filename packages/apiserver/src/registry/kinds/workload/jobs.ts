@@ -10,6 +10,7 @@ import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { jobSpecCauses } from "./job-spec-validation.ts";
 import * as workload from "./workload.ts";
+import { type Causes, countCauses } from "../../causes.ts";
 
 /** batch/v1 Jobs. */
 export const jobs = builtinResource<JobObject>({
@@ -93,41 +94,42 @@ function generateSelector(job: DraftObject<JobObject>): void {
   if (isShared) setField(job.metadata, "labels", structuredClone(labels));
 }
 
-function jobCauses(job: ReceivedObject<JobObject>): StatusCause[] {
+function* jobCauses(job: ReceivedObject<JobObject>): Causes {
   const spec = job.spec;
-  const causes = jobSpecCauses(spec, "spec");
+  yield* jobSpecCauses(spec, "spec");
   const selector = spec?.selector;
   const labels = (spec?.template?.metadata?.labels ?? {}) as Readonly<Record<string, string>>;
   const { uid = "", name = "" } = job.metadata;
-  if (spec?.template === undefined) return causes;
+  if (spec?.template === undefined) return;
   if (!isJsonObject(selector)) {
     // In Go an absent selector matches nothing.
-    return [...causes, requiredCause("spec.selector"), workload.mismatchCause(labels)];
+    yield requiredCause("spec.selector");
+    yield workload.mismatchCause(labels);
+    return;
   }
-  const faults = check.labelSelector("spec.selector", selector);
-  causes.push(...faults);
-  if (faults.length === 0 && !selectorFromObject(selector).matches(labels)) causes.push(workload.mismatchCause(labels));
-  if (spec?.manualSelector === true) return causes;
+  const faults = yield* countCauses(check.labelSelector("spec.selector", selector));
+  if (faults === 0 && !selectorFromObject(selector).matches(labels)) yield workload.mismatchCause(labels);
+  if (spec?.manualSelector === true) return;
   // What a client wrote in place of what is generated, or beside it: the selector has to select by these labels alone.
   const generated = Object.fromEntries([
     ...uidLabels.map((label) => [label, uid]),
     ...nameLabels.map((label) => [label, name]),
   ]);
   const isByUid = uidLabels.some((label) => valueAt(selector, "matchLabels", label) === uid);
-  if (!isByUid || (faults.length === 0 && !selectorFromObject(selector).matches(generated))) {
-    causes.push(invalidCause("spec.selector", selector, "`selector` not auto-generated"));
+  if (!isByUid || (faults === 0 && !selectorFromObject(selector).matches(generated))) {
+    yield invalidCause("spec.selector", selector, "`selector` not auto-generated");
   }
   for (const [names, wanted] of [
     [uidLabels, uid],
     [nameLabels, name],
   ] as const) {
     for (const label of names) {
+      yield;
       const found = Object.hasOwn(labels, label) ? labels[label] : undefined;
       const path = `spec.template.metadata.labels[${label}]`;
-      if (found !== undefined && found !== wanted) causes.push(invalidCause(path, found, `must be '${wanted}'`));
+      if (found !== undefined && found !== wanted) yield invalidCause(path, found, `must be '${wanted}'`);
     }
   }
-  return causes;
 }
 
 /** Template fields that a suspended Job may change until it has started. */

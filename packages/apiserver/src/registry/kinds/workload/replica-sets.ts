@@ -1,6 +1,6 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import type { PodTemplate, ReplicaSetObject } from "@keelson/api-machinery/kinds";
-import { requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { requiredCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -8,6 +8,7 @@ import { setField } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
 import * as workload from "./workload.ts";
+import type { Causes } from "../../causes.ts";
 
 /** core/v1 ReplicationController. */
 interface ReplicationControllerObject extends KubernetesObject {
@@ -40,8 +41,8 @@ const selectableFields = {
   "status.replicas": (object: Controller) => String(workload.countAt(object, "status", "replicas")),
 };
 
-function countCauses(object: Controller): StatusCause[] {
-  return workload.statusCauses(
+function* countCauses(object: Controller): Causes {
+  yield* workload.statusCauses(
     object,
     ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"],
     [
@@ -70,12 +71,12 @@ export const replicaSets = builtinResource<ReplicaSetObject>({
     warnings: workload.templateWarnings,
     default: (object) => workload.defaultWorkload(object),
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
-    validate: (object) => [
-      ...check.atLeast("spec.replicas", object.spec?.replicas),
-      ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
-      ...workload.templateCauses(object, { kind: "deployment", podOwner: "ReplicaSet" }),
-      ...countCauses(object),
-    ],
+    *validate(object) {
+      yield* check.atLeast("spec.replicas", object.spec?.replicas);
+      yield* check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds);
+      yield* workload.templateCauses(object, { kind: "deployment", podOwner: "ReplicaSet" });
+      yield* countCauses(object);
+    },
     status: { validate: countCauses },
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
@@ -99,7 +100,10 @@ export const replicationControllers = builtinResource<ReplicationControllerObjec
     defaultPropagation: "Orphan",
     default: defaultController,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
-    validate: (object) => [...controllerCauses(object), ...countCauses(object)],
+    *validate(object) {
+      yield* controllerCauses(object);
+      yield* countCauses(object);
+    },
     status: { validate: countCauses },
   },
 });
@@ -113,18 +117,21 @@ function defaultController(object: DraftObject<ReplicationControllerObject>): vo
   if (Object.keys(object.metadata.labels ?? {}).length === 0) setField(object.metadata, "labels", structuredClone(labels));
 }
 
-function controllerCauses(object: ReceivedObject<ReplicationControllerObject>): StatusCause[] {
+function* controllerCauses(object: ReceivedObject<ReplicationControllerObject>): Causes {
   const selector = object.spec?.selector ?? {};
   const template = object.spec?.template;
   const labels = template?.metadata?.labels ?? {};
-  const causes = check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds);
+  yield* check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds);
   const isEmpty = Object.keys(selector).length === 0;
-  if (isEmpty) causes.push(requiredCause("spec.selector"));
-  causes.push(...check.atLeast("spec.replicas", object.spec?.replicas));
-  if (template === undefined) return [...causes, requiredCause("spec.template")];
-  if (!isEmpty && Object.entries(selector).some(([key, value]) => !Object.hasOwn(labels, key) || labels[key] !== value)) {
-    causes.push(workload.mismatchCause(labels));
+  if (isEmpty) yield requiredCause("spec.selector");
+  yield* check.atLeast("spec.replicas", object.spec?.replicas);
+  if (template === undefined) {
+    yield requiredCause("spec.template");
+    return;
   }
-  causes.push(...podTemplateCauses(template, "spec.template"));
-  return [...causes, ...workload.restartCauses(object, "ReplicationController")];
+  if (!isEmpty && Object.entries(selector).some(([key, value]) => !Object.hasOwn(labels, key) || labels[key] !== value)) {
+    yield workload.mismatchCause(labels);
+  }
+  yield* podTemplateCauses(template, "spec.template");
+  yield* workload.restartCauses(object, "ReplicationController");
 }

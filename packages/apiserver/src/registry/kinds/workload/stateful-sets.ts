@@ -10,6 +10,7 @@ import { claimSpecCauses } from "../storage/claim-validation.ts";
 import { defaultClaimSpec } from "../storage/persistent-volumes.ts";
 import { isZero } from "./deployments.ts";
 import * as workload from "./workload.ts";
+import type { Causes } from "../../causes.ts";
 
 /** apps/v1 StatefulSets. */
 export const statefulSets = builtinResource<StatefulSetObject>({
@@ -35,11 +36,11 @@ export const statefulSets = builtinResource<StatefulSetObject>({
     ],
     default: defaultStatefulSet,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0, availableReplicas: 0 }),
-    validate: (object) => [
-      ...statefulCauses(object),
-      ...workload.templateCauses(object, { kind: "statefulset", podOwner: "StatefulSet" }, claimedTemplate(object)),
-      ...countCauses(object),
-    ],
+    *validate(object) {
+      yield* statefulCauses(object);
+      yield* workload.templateCauses(object, { kind: "statefulset", podOwner: "StatefulSet" }, claimedTemplate(object));
+      yield* countCauses(object);
+    },
     status: { validate: countCauses },
     validateUpdate: updateCauses,
   },
@@ -71,8 +72,8 @@ function defaultStatefulSet(object: DraftObject<StatefulSetObject>): void {
   }
 }
 
-function countCauses(object: ReceivedObject<StatefulSetObject>): StatusCause[] {
-  return workload.statusCauses(
+function* countCauses(object: ReceivedObject<StatefulSetObject>): Causes {
+  yield* workload.statusCauses(
     object,
     [
       "replicas",
@@ -93,27 +94,27 @@ function countCauses(object: ReceivedObject<StatefulSetObject>): StatusCause[] {
   );
 }
 
-function statefulCauses(object: ReceivedObject<StatefulSetObject>): StatusCause[] {
+function* statefulCauses(object: ReceivedObject<StatefulSetObject>): Causes {
   const spec = object.spec;
   const management = spec?.podManagementPolicy ?? "";
-  const causes: StatusCause[] = [];
   if (management !== "OrderedReady" && management !== "Parallel") {
-    causes.push(invalidCause("spec.podManagementPolicy", management, "must be 'OrderedReady' or 'Parallel'"));
+    yield invalidCause("spec.podManagementPolicy", management, "must be 'OrderedReady' or 'Parallel'");
   }
-  causes.push(...strategyCauses(spec?.updateStrategy));
+  yield* strategyCauses(spec?.updateStrategy);
   for (const field of ["whenDeleted", "whenScaled"]) {
     const path = `spec.persistentVolumeClaimRetentionPolicy.${field}`;
     const policy = valueAt(spec, "persistentVolumeClaimRetentionPolicy", field);
-    causes.push(...check.oneOf(path, policy, ["Retain", "Delete"]));
+    yield* check.oneOf(path, policy, ["Retain", "Delete"]);
   }
   for (const [index, claim] of (spec?.volumeClaimTemplates ?? []).entries()) {
-    causes.push(...claimSpecCauses(claim.spec, `spec.volumeClaimTemplates[${index}].spec`));
+    yield;
+    yield* claimSpecCauses(claim.spec, `spec.volumeClaimTemplates[${index}].spec`);
   }
-  causes.push(...check.atLeast("spec.replicas", spec?.replicas));
-  causes.push(...check.atLeast("spec.minReadySeconds", spec?.minReadySeconds));
-  causes.push(...check.atLeast("spec.ordinals.start", spec?.ordinals?.start));
+  yield* check.atLeast("spec.replicas", spec?.replicas);
+  yield* check.atLeast("spec.minReadySeconds", spec?.minReadySeconds);
+  yield* check.atLeast("spec.ordinals.start", spec?.ordinals?.start);
   const service = spec?.serviceName ?? "";
-  return service === "" ? causes : [...causes, ...check.dnsLabel("spec.serviceName", service)];
+  if (service !== "") yield* check.dnsLabel("spec.serviceName", service);
 }
 
 function strategyCauses(strategy: NonNullable<ReceivedObject<StatefulSetObject>["spec"]>["updateStrategy"]): StatusCause[] {
@@ -169,14 +170,14 @@ const changeable = [
   "minReadySeconds",
 ];
 
-function updateCauses(object: ReceivedObject<StatefulSetObject>, old: ReceivedObject<StatefulSetObject>): StatusCause[] {
+function* updateCauses(object: ReceivedObject<StatefulSetObject>, old: ReceivedObject<StatefulSetObject>): Causes {
   const fixed = (set: ReceivedObject<StatefulSetObject>): JsonObject => {
     const spec = draft(set.spec ?? {}) as JsonObject;
     for (const field of changeable) delete spec[field];
     return spec;
   };
-  if (jsonEquals(fixed(object), fixed(old))) return [];
+  if (jsonEquals(fixed(object), fixed(old))) return;
   const names = changeable.map((field) => `'${field}'`);
   const detail = `updates to statefulset spec for fields other than ${names.slice(0, -1).join(", ")} and ${names.at(-1) ?? ""} are forbidden`;
-  return [forbiddenCause("spec", detail)];
+  yield forbiddenCause("spec", detail);
 }

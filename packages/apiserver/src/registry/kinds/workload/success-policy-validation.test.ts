@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
 import { successPolicyCauses } from "./success-policy-validation.ts";
+import { collectCauses } from "../../causes.ts";
 
 function faults(rule: { readonly succeededIndexes?: string; readonly succeededCount?: number }): string[] {
   const spec = { completionMode: "Indexed", completions: 5, successPolicy: { rules: [rule] } };
-  return successPolicyCauses(spec, "p").map(({ field, message }) => `${field}: ${message}`);
+  return collectCauses(successPolicyCauses(spec, "p")).map(({ field, message }) => `${field}: ${message}`);
 }
 
 it("accepts ascending indexes, and a count of them", () => {
@@ -34,7 +35,7 @@ it("rejects a count above the completions or the indexes, and a rule without eit
 
 it("requires the Indexed mode, and shows kube-apiserver's internal type", () => {
   const spec = { completionMode: "NonIndexed", successPolicy: { rules: [{ succeededCount: 1 }] } };
-  expect(successPolicyCauses(spec, "p").map(({ message }) => message)).toEqual([
+  expect(collectCauses(successPolicyCauses(spec, "p")).map(({ message }) => message)).toEqual([
     'Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: requires indexed completion mode',
   ]);
 });

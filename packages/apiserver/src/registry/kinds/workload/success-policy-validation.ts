@@ -2,6 +2,7 @@ import type { JobObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, requiredCause, type StatusCause, tooLongCause, tooManyCause } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import type { Received } from "../../received.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type JobSpec = Received<JobObject["spec"]> | undefined;
 type Rule = NonNullable<NonNullable<NonNullable<JobSpec>["successPolicy"]>["rules"]>[number];
@@ -10,9 +11,9 @@ const maxRules = 20;
 const maxIndexesLength = 64 * 1024;
 
 /** Validates a Job's successPolicy (KEP-3998) at `path`; `spec` is its JobSpec. */
-export function successPolicyCauses(spec: JobSpec, path: string): StatusCause[] {
+export function* successPolicyCauses(spec: JobSpec, path: string): Causes {
   const policy = spec?.successPolicy;
-  if (policy === undefined) return [];
+  if (policy === undefined) return;
   const rules = policy.rules ?? [];
   if (spec?.completionMode !== "Indexed") {
     // kube-apiserver prints its internal type.
@@ -20,15 +21,16 @@ export function successPolicyCauses(spec: JobSpec, path: string): StatusCause[] 
       SucceededIndexes: rule.succeededIndexes ?? null,
       SucceededCount: rule.succeededCount ?? null,
     }));
-    return [invalidCause(path, { Rules: shown.length === 0 ? null : shown }, "requires indexed completion mode")];
+    yield invalidCause(path, { Rules: shown.length === 0 ? null : shown }, "requires indexed completion mode");
+    return;
   }
-  const causes: StatusCause[] = [];
+
   if (rules.length === 0) {
-    causes.push(requiredCause(`${path}.rules`, "at least one rules must be specified when the successPolicy is specified"));
+    yield requiredCause(`${path}.rules`, "at least one rules must be specified when the successPolicy is specified");
   }
-  if (rules.length > maxRules) causes.push(tooManyCause(`${path}.rules`, rules.length, maxRules));
+  if (rules.length > maxRules) yield tooManyCause(`${path}.rules`, rules.length, maxRules);
   const completions = spec.completions ?? 0;
-  return [...causes, ...rules.flatMap((rule, index) => ruleCauses(rule, `${path}.rules[${index}]`, completions))];
+  yield* eachItem(rules, (rule, index) => ruleCauses(rule, `${path}.rules[${index}]`, completions));
 }
 
 function ruleCauses(rule: Rule, path: string, completions: number): StatusCause[] {

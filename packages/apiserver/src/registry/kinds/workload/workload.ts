@@ -16,6 +16,7 @@ import { defaultPodTemplate } from "../pod/defaults.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
 import { podWarnings } from "../pod/warnings.ts";
 import { labelsText } from "../network/services.ts";
+import { type Causes, countCauses } from "../../causes.ts";
 
 /** The fields that the kinds with a Pod template share. */
 export interface WorkloadObject extends KubernetesObject {
@@ -61,36 +62,37 @@ export interface TemplateRules {
  * Validates the selector, the template, and that the selector matches it. Pods of these kinds are always restarted. `template` overrides
  * the Pod template if Pods get more than it contains.
  */
-export function templateCauses(
+export function* templateCauses(
   object: Workload,
   { kind, podOwner }: TemplateRules,
   template: Received<PodTemplate> | undefined = object.spec?.template,
-): StatusCause[] {
+): Causes {
   const spec = object.spec;
   const selector = spec?.selector;
-  const faults = check.labelSelector("spec.selector", selector);
-  const causes = selector === undefined && kind !== "daemonset" ? [requiredCause("spec.selector")] : [...faults];
+  if (selector === undefined && kind !== "daemonset") yield requiredCause("spec.selector");
+  const faults = yield* countCauses(check.labelSelector("spec.selector", selector));
   const isEmpty = isJsonObject(selector) && check.isEmptySelector(selector);
   const emptyCause = invalidCause("spec.selector", {}, `empty selector is invalid for ${kind}`);
-  if (isEmpty && kind !== "daemonset") causes.push(emptyCause);
+  if (isEmpty && kind !== "daemonset") yield emptyCause;
   const labels = (spec?.template?.metadata?.labels ?? {}) as Readonly<Record<string, string>>;
   // Nothing matches an absent selector, and an empty one is not compared.
   const isCompared = selector === undefined || kind === "daemonset" || !isEmpty;
-  const isMatch = isJsonObject(selector) && faults.length === 0 && selectorFromObject(selector).matches(labels);
-  if (faults.length === 0 && isCompared && !isMatch) causes.push(mismatchCause(labels));
-  if (isEmpty && kind === "daemonset") causes.push(emptyCause);
-  if (faults.length > 0 && kind !== "daemonset") {
+  const isMatch = isJsonObject(selector) && faults === 0 && selectorFromObject(selector).matches(labels);
+  if (faults === 0 && isCompared && !isMatch) yield mismatchCause(labels);
+  if (isEmpty && kind === "daemonset") yield emptyCause;
+  if (faults > 0 && kind !== "daemonset") {
     const detail = kind === "statefulset" ? "" : "invalid label selector";
-    return [...causes, invalidCause("spec.selector", check.shownSelector(selector), detail)];
+    yield invalidCause("spec.selector", check.shownSelector(selector), detail);
+    return;
   }
-  causes.push(...podTemplateCauses(template, "spec.template"));
+  yield* podTemplateCauses(template, "spec.template");
   if (kind === "statefulset") {
     // kube-apiserver validates them twice.
     const { metadata } = template ?? {};
-    causes.push(...check.labels("spec.template.labels", metadata?.labels));
-    causes.push(...check.annotations("spec.template.annotations", metadata?.annotations));
+    yield* check.labels("spec.template.labels", metadata?.labels);
+    yield* check.annotations("spec.template.annotations", metadata?.annotations);
   }
-  return [...causes, ...restartCauses(object, podOwner)];
+  yield* restartCauses(object, podOwner);
 }
 
 /** Validates that the Pods of a template run until they are deleted. */
