@@ -11,10 +11,12 @@ import { startAgentServer } from "./agent-server.ts";
 
 const token = "0123456789abcdef".repeat(4);
 
+const status = { agentId: "agent", nodeName: "", capacity: 1, allocated: 0, images: [], sandboxStatuses: [] };
+
 /** An agent's API with one sandbox, whose log is at a path. */
 async function serve(stdout: string) {
   const program = { id: "one", state: { kind: "running" }, logs: { stdout }, onExit: () => () => {} };
-  const manager = { program: () => program, status: () => ({ agentId: "agent" }), onChange: () => () => {} };
+  const manager = { program: () => program, status: () => status, onChange: () => () => {} };
   const server = await startAgentServer({
     ...{ token, port: 0, bindAddress: "127.0.0.1", clock: systemClock, log: silentLogger },
     manager: manager as unknown as SandboxManager,
@@ -40,8 +42,8 @@ it("streams its status to the operator while clients use all other streams", asy
       })().catch(() => {});
     }
     await expect(client.logs("one", true, signal)).rejects.toMatchObject({ status: 429 });
-    const { value: status } = await client.watch(signal)[Symbol.asyncIterator]().next();
-    expect(status).toEqual({ agentId: "agent" });
+    const { value } = await client.watch(signal)[Symbol.asyncIterator]().next();
+    expect(value).toEqual(status);
     // They share a signal, to which each would add a listener.
     expect(warnings).not.toContain("MaxListenersExceededWarning");
   } finally {

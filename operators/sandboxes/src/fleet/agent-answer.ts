@@ -1,10 +1,13 @@
 import type { IncomingMessage } from "node:http";
+import type { FileResult } from "../files/file-operations.ts";
 import type { FolderReport } from "../files/folder-changes.ts";
+import { agentStatusOf, fileResultOf, folderLineOf } from "../protocol/agent-answers.ts";
 import { AgentError } from "../protocol/agent-error.ts";
-import type { FolderWatchLine } from "../protocol/protocol.ts";
+import type { AgentStatus } from "../protocol/protocol.ts";
+import type { ReportBudget } from "./report-budget.ts";
 
 /** Maximum length of a line of a stream. */
-export const maxLineBytes = 8 << 20;
+const maxLineBytes = 8 << 20;
 
 /** The JSON of a text; undefined if it is not JSON. */
 export function parseJson(text: string): unknown {
@@ -12,6 +15,31 @@ export function parseJson(text: string): unknown {
     return JSON.parse(text);
   } catch {
     return undefined;
+  }
+}
+
+/** The result of a file operation: in the header `fileResultHeader` if the body is data, else in the body. Throws `InvalidAnswer`. */
+export function fileAnswerOf(content: Buffer, header: string | undefined): FileResult {
+  if (header === undefined) return fileResultOf(parseJson(content.toString("utf8")));
+  let text = "";
+  try {
+    text = decodeURIComponent(header);
+  } catch {
+    // Not JSON either.
+  }
+  return { ...fileResultOf(parseJson(text)), data: content };
+}
+
+/** The statuses of a stream, read within a budget. Throws `InvalidAnswer`. */
+export async function* readStatuses(
+  response: AsyncIterable<Buffer>,
+  budget: ReportBudget,
+  signal: AbortSignal,
+): AsyncGenerator<AgentStatus> {
+  for await (const line of readLines(response, maxLineBytes)) {
+    budget.begin();
+    yield agentStatusOf(parseJson(line));
+    await budget.end(signal);
   }
 }
 
@@ -33,7 +61,7 @@ export async function readBytes(response: IncomingMessage, maxBytes: number): Pr
 }
 
 /** The lines of a stream, without empty ones. Throws `InvalidAnswer` above `maxLength`. */
-export async function* readLines(response: AsyncIterable<Buffer>, maxLength: number): AsyncGenerator<string> {
+async function* readLines(response: AsyncIterable<Buffer>, maxLength: number): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const chunk of response) {
@@ -56,7 +84,7 @@ export async function* readLogBytes(response: AsyncIterable<Buffer>): AsyncGener
 /** The reports of a watch. Throws `Unreachable` if the stream ends without the line that says so. */
 export async function* readFolderReports(response: AsyncIterable<Buffer>): AsyncGenerator<FolderReport> {
   for await (const text of readLines(response, maxLineBytes)) {
-    const line = JSON.parse(text) as FolderWatchLine;
+    const line = folderLineOf(parseJson(text));
     if ("hasEnded" in line) return;
     yield line;
   }

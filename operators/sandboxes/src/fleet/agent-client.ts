@@ -9,6 +9,7 @@ import type { ProcessOperation, ProcessResult } from "../processes/process-opera
 import type { FileOperation, FileResult } from "../files/file-operations.ts";
 import type { FolderReport } from "../files/folder-changes.ts";
 import type { WatchTarget } from "../files/folder-watches.ts";
+import { agentStatusOf, createAnswerOf, processResultOf } from "../protocol/agent-answers.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import type { ExecConnection, ExecSettings } from "./exec-connection.ts";
 import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
@@ -21,8 +22,9 @@ import {
   fileResultHeader,
   type VolumeChange,
 } from "../protocol/protocol.ts";
-import { maxLineBytes, parseJson, readBytes, readFolderReports, readLines, readLogBytes, readText } from "./agent-answer.ts";
+import { fileAnswerOf, parseJson, readBytes, readFolderReports, readLogBytes, readStatuses, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
+import { ReportBudget } from "./report-budget.ts";
 
 /** How to reach an agent. */
 export interface AgentAddress {
@@ -105,11 +107,7 @@ class HttpsAgentClient implements AgentClient {
     const { status, text } = await this.#post(agentPaths.create, { sandbox });
     // The agent answers an invalid sandbox with 400: it is final, and nothing was started.
     if (![200, 400, 409, 500].includes(status)) throw this.#failure(status, text);
-    const value = parseJson(text);
-    if (!isJsonObject(value) || typeof value.success !== "boolean") {
-      throw new AgentError("InvalidAnswer", `the agent at ${this.#url} sent an invalid answer to a create`, { status });
-    }
-    return value as unknown as CreateAnswer;
+    return createAnswerOf(parseJson(text));
   }
 
   async delete(sandboxId: string): Promise<void> {
@@ -133,12 +131,12 @@ class HttpsAgentClient implements AgentClient {
   async status(): Promise<AgentStatus> {
     const { status, content } = await this.#exchange(agentPaths.status, {});
     if (status !== 200) throw this.#failure(status, content.toString("utf8"));
-    return parseJson(content.toString("utf8")) as AgentStatus;
+    return agentStatusOf(parseJson(content.toString("utf8")));
   }
 
   async *watch(signal: AbortSignal): AsyncGenerator<AgentStatus> {
     const response = await this.#stream(`${agentPaths.status}?watch=true`, signal);
-    for await (const line of readLines(response, maxLineBytes)) yield JSON.parse(line) as AgentStatus;
+    yield* readStatuses(response, new ReportBudget(this.#clock), signal);
   }
 
   async files(sandboxId: string, operation: FileOperation): Promise<FileResult> {
@@ -149,9 +147,7 @@ class HttpsAgentClient implements AgentClient {
       body: data ?? new Uint8Array(),
     });
     if (status !== 200) throw this.#failure(status, content.toString("utf8"));
-    const text = header(fileResultHeader);
-    if (text === undefined) return (parseJson(content.toString("utf8")) ?? {}) as FileResult;
-    return { ...(parseJson(decodeURIComponent(text)) as FileResult), data: content };
+    return fileAnswerOf(content, header(fileResultHeader));
   }
 
   async watchFiles(
@@ -167,7 +163,7 @@ class HttpsAgentClient implements AgentClient {
     const query = new URLSearchParams({ sandboxId });
     const { status, text } = await this.#post(`${agentPaths.processes}?${query.toString()}`, operation);
     if (status !== 200) throw this.#failure(status, text);
-    return parseJson(text) as ProcessResult;
+    return processResultOf(parseJson(text));
   }
 
   async processOutput(

@@ -135,7 +135,9 @@ export class AgentMonitor {
   }
 
   #register(agent: AgentPod, { capacity, images }: AgentStatus): void {
-    this.#options.registry.register({ ...agent, capacity, images, isReady: !agent.isEnding });
+    // An agent must not attract sandboxes with room that it was not given.
+    const room = Math.min(capacity, agent.capacity);
+    this.#options.registry.register({ ...agent, capacity: room, images, isReady: !agent.isEnding });
   }
 
   #onStatus({ agent, status }: AgentStream, client: AgentClient, before: AgentStatus | undefined): void {

@@ -167,6 +167,8 @@ export interface AgentPod {
   readonly address: string;
   /** URL of its API; absent before the Pod has an address. */
   readonly url?: string;
+  /** Maximum number of its sandboxes, which it was started with. */
+  readonly capacity: number;
   /** Name of the Secret with its key; absent if its Pod does not refer to one. */
   readonly secret?: string;
   /** The Pod is being deleted: no sandbox may be assigned to it. */
@@ -184,6 +186,7 @@ export function parseAgentPod(pod: DeepReadonly<PodObject>): AgentPod | undefine
   const { podIP = "", phase } = status ?? {};
   const host = podIP.includes(":") ? `[${podIP}]` : podIP;
   const variables = spec.containers.flatMap(({ env = [] }) => env);
+  const capacity = Number(variables.find(({ name }) => name === "AGENT_CAPACITY")?.value);
   const secret = variables.find(({ name }) => name === "AGENT_TOKEN")?.valueFrom?.secretKeyRef?.name;
   return {
     namespace: metadata.namespace ?? "",
@@ -192,6 +195,7 @@ export function parseAgentPod(pod: DeepReadonly<PodObject>): AgentPod | undefine
     uid: metadata.uid ?? "",
     node: spec.nodeName ?? "",
     address: podIP,
+    capacity: Number.isSafeInteger(capacity) ? capacity : defaultSandboxesPerAgent,
     ...(podIP !== "" && { url: `https://${host}:${agentPort}` }),
     ...(secret !== undefined && { secret }),
     isEnding: metadata.deletionTimestamp !== undefined,

@@ -9,6 +9,9 @@ import { Sandbox } from "../api/sandbox.ts";
 import { fastPathAllocation, instanceId } from "../controllers/instance.ts";
 import { type Claim, findOrphanReason } from "./janitor-decision.ts";
 
+/** Maximum number of sandboxes of one agent that are checked at the same time. The others are checked after its next report. */
+const maxChecks = 32;
+
 /** Options of a {@link Janitor}. */
 export interface JanitorOptions {
   readonly client: Client;
@@ -27,6 +30,8 @@ export interface JanitorOptions {
 export class Janitor {
   readonly #options: JanitorOptions;
   readonly #checks = new Map<string, Promise<void>>();
+  /** Number of checks by the uid of their agent. */
+  readonly #running = new Map<string, number>();
   readonly #timers = new Map<string, Timer>();
   /** Phases of sandboxes that were verified, so that repeated reports cost nothing. */
   readonly #verified = new Map<string, string>();
@@ -39,11 +44,10 @@ export class Janitor {
   /** Checks the sandboxes that an agent reports. */
   check(agent: AgentPod, client: AgentClient, { sandboxStatuses }: AgentStatus): void {
     for (const status of sandboxStatuses) {
-      const { sandboxId, phase } = status;
-      if (!this.#timers.has(sandboxId) && this.#verified.get(sandboxId) !== phase) this.#start(agent, client, status);
+      const key = keyOf(agent, status);
+      if (!this.#timers.has(key) && this.#verified.get(key) !== status.phase) this.#start(agent, client, status);
     }
-    const present = new Set(sandboxStatuses.map((status) => status.sandboxId));
-    if (this.#verified.size > 4 * present.size + 1024) this.#verified.clear();
+    if (this.#verified.size > 4 * sandboxStatuses.length + 1024) this.#verified.clear();
   }
 
   async stop(): Promise<void> {
@@ -54,21 +58,30 @@ export class Janitor {
 
   #start(agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
     const { sandboxId } = status;
-    if (this.#isStopped || this.#checks.has(sandboxId)) return;
+    const key = keyOf(agent, status);
+    const running = this.#running.get(agent.uid) ?? 0;
+    if (this.#isStopped || this.#checks.has(key) || running >= maxChecks) return;
+    this.#running.set(agent.uid, running + 1);
     const run = this.#inspect(agent, client, status)
       .catch((error: unknown) => this.#options.log.warn({ err: error, sandboxId }, "could not check a sandbox for its object"))
-      .finally(() => this.#checks.delete(sandboxId));
-    this.#checks.set(sandboxId, run);
+      .finally(() => {
+        this.#checks.delete(key);
+        const others = (this.#running.get(agent.uid) ?? 1) - 1;
+        if (others === 0) this.#running.delete(agent.uid);
+        else this.#running.set(agent.uid, others);
+      });
+    this.#checks.set(key, run);
   }
 
   async #inspect(agent: AgentPod, client: AgentClient, status: SandboxStatus): Promise<void> {
     const { clock, log, protectionMs } = this.#options;
     const { sandboxId } = status;
     const ageMs = clock.now() - status.createdAt * 1000;
-    if (ageMs < protectionMs) return this.#postpone(protectionMs - ageMs + 1, agent, client, status);
+    // Its agent reports when it was created, which may be in the future.
+    if (ageMs < protectionMs) return this.#postpone(protectionMs - Math.max(ageMs, 0) + 1, agent, client, status);
     const { reason, isVerified } = await this.#observe(status);
     // Anything unknown is checked again with the next status.
-    if (isVerified) this.#verified.set(sandboxId, status.phase);
+    if (isVerified) this.#verified.set(keyOf(agent, status), status.phase);
     if (reason === undefined) return;
     // Checked again right before the delete: an object that was just being created exists by now.
     if ((await this.#observe(status)).reason === undefined || this.#isStopped) return;
@@ -77,13 +90,13 @@ export class Janitor {
   }
 
   #postpone(delayMs: number, agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
-    const { sandboxId } = status;
-    this.#timers.get(sandboxId)?.cancel();
+    const key = keyOf(agent, status);
+    this.#timers.get(key)?.cancel();
     const check = (): void => {
-      this.#timers.delete(sandboxId);
+      this.#timers.delete(key);
       this.#start(agent, client, status);
     };
-    this.#timers.set(sandboxId, this.#options.clock.setTimer(delayMs, check, { background: true }));
+    this.#timers.set(key, this.#options.clock.setTimer(delayMs, check, { background: true }));
   }
 
   /** Why a sandbox is an orphan, or whether it verifiably has an object. */
@@ -110,3 +123,6 @@ export class Janitor {
     }
   }
 }
+
+/** Identifies a sandbox as reported by this agent: another one may report the same id. */
+const keyOf = ({ uid }: AgentPod, { sandboxId }: SandboxStatus): string => `${uid}/${sandboxId}`;

@@ -21,6 +21,8 @@ import {
   type ProcessStart,
   type ProcessStatus,
 } from "../../processes/process-operations.ts";
+import { parseJson } from "../../fleet/agent-answer.ts";
+import { lostBytesOf, processStatusOf } from "../../protocol/agent-answers.ts";
 import { execChannels, type ExecFrame } from "../../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
@@ -154,12 +156,12 @@ async function* outputOf(frames: AsyncIterable<ExecFrame>, from: number, signal:
     create(ProcessOutputSchema, { offset: BigInt(position), output });
   for await (const { channel, data } of frames) {
     if (channel === execChannels.exit) {
-      const status = JSON.parse(data.toString("utf8")) as ProcessStatus;
+      const status = processStatusOf(parseJson(data.toString("utf8")));
       yield message({ case: "exit", value: infoOf(status) });
       return;
     }
     if (channel === execChannels.gap) {
-      const lostBytes = Number(data.toString("utf8"));
+      const lostBytes = lostBytesOf(parseJson(data.toString("utf8")));
       yield message({ case: "lostBytes", value: BigInt(lostBytes) });
       position += lostBytes;
       continue;

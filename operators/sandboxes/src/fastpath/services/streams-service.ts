@@ -12,8 +12,10 @@ import {
 } from "@keelson/sandbox/protocol";
 import type { AgentClient } from "../../fleet/agent-client.ts";
 import type { ExecConnection, ExecSettings } from "../../fleet/exec-connection.ts";
+import { parseJson } from "../../fleet/agent-answer.ts";
+import { execEndOf } from "../../protocol/agent-answers.ts";
 import { AgentError } from "../../protocol/agent-error.ts";
-import { type ExecEnd, execChannels } from "../../protocol/exec-frames.ts";
+import { execChannels } from "../../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { findSandbox } from "./find-sandbox.ts";
 import { sandboxInfo } from "../sandbox-info.ts";
@@ -94,7 +96,7 @@ async function* responsesOf(connection: ExecConnection, signal: AbortSignal): As
     if (channel === execChannels.stdout) yield response({ case: "stdout", value: data });
     else if (channel === execChannels.stderr) yield response({ case: "stderr", value: data });
     else if (channel === execChannels.exit) {
-      const { exitCode, message } = JSON.parse(data.toString("utf8")) as ExecEnd;
+      const { exitCode, message } = execEndOf(parseJson(data.toString("utf8")));
       if (message !== undefined) yield response({ case: "stderr", value: Buffer.from(`${message}\n`) });
       yield response({ case: "exitCode", value: exitCode });
       return;
