@@ -27,22 +27,6 @@ export const LateStep = Type.Object(
   { description: "A step that runs after the main ones." },
 );
 
-/**
- * A {@link LateStep} whose fields have no descriptions, for the lists of a step. They would make up most of the CustomResourceDefinition,
- * and those of `spec.finally` say the same.
- */
-const BriefLateStep = Type.Unsafe<Static<typeof LateStep>>(withoutDescriptions(LateStep));
-
-function withoutDescriptions(schema: object): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(schema).flatMap(([key, value]: [string, unknown]) => {
-      if (key === "description" && typeof value === "string") return [];
-      const isSchema = typeof value === "object" && value !== null && !Array.isArray(value);
-      return [[key, isSchema ? withoutDescriptions(value) : value]];
-    }),
-  );
-}
-
 /** Schema of a {@link TestStep}. */
 export const TestStep = Type.Object(
   {
@@ -65,28 +49,25 @@ export const TestStep = Type.Object(
       }),
     ),
     catch: Type.Optional(
-      Type.Array(BriefLateStep, {
-        ...listMap(
-          "name",
-          "Steps that run once this step has failed after all of its attempts, before its finally steps. They have the fields of spec.finally.",
-        ),
+      Type.Array(LateStep, {
+        ...listMap("name", "Steps that run once this step has failed after all of its attempts, before its finally steps."),
         maxItems: 50,
       }),
     ),
     finally: Type.Optional(
-      Type.Array(BriefLateStep, {
+      Type.Array(LateStep, {
         ...listMap(
           "name",
-          "Steps that run once this step has succeeded, failed or been stopped. Steps that need this one start after them. They have the fields of spec.finally.",
+          "Steps that run once this step has succeeded, failed or been stopped. Steps that need this one start after them.",
         ),
         maxItems: 50,
       }),
     ),
     cleanup: Type.Optional(
-      Type.Array(BriefLateStep, {
+      Type.Array(LateStep, {
         ...listMap(
           "name",
-          "Steps that run at the end of a round in which this step started. The cleanup of later steps runs first. They have the fields of spec.finally.",
+          "Steps that run at the end of a round in which this step started. The cleanup of later steps runs first.",
         ),
         maxItems: 50,
       }),

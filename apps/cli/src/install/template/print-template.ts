@@ -70,6 +70,21 @@ function inlineList(list: readonly TemplateItem[]): string | undefined {
   return text.length <= maxInlineLength ? text : undefined;
 }
 
+/** Depth of the fields of a CustomResourceDefinition. Most of their block lines would be indentation. */
+const flowDepth = 9;
+
+/** A deep map of literals, such as the schema of a field, on one line. */
+function inlineMap(template: Template, depth: number): string | undefined {
+  if (depth < flowDepth || typeof template !== "object" || template === null || isList(template)) return undefined;
+  const entries = Object.entries(template).map(([key, value]: [string, unknown]) => {
+    const isLiteral = typeof value !== "object" || value === null || (Array.isArray(value) && value.every(isScalar));
+    return isLiteral ? `${printKey(key)}: ${escapeActions(JSON.stringify(value))}` : undefined;
+  });
+  return entries.includes(undefined) ? undefined : `{ ${entries.join(", ")} }`;
+}
+
+const isScalar = (value: unknown): boolean => typeof value !== "object" || value === null;
+
 function printExpression({ parts }: Expression): string {
   const operands = parts.map((part) => {
     if (part.kind === "text") return quoted(part.text);
@@ -113,7 +128,7 @@ function mapLines(map: TemplateMap, depth: number): string[] {
 
 function entryLines(key: string, template: Template, depth: number): string[] {
   const start = `${spaces(depth)}${printKey(key)}:`;
-  const line = inline(template);
+  const line = inline(template) ?? inlineMap(template, depth);
   return line === undefined ? [start, ...blockLines(template, depth + 1)] : [`${start} ${line}`];
 }
 

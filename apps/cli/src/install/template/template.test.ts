@@ -84,3 +84,16 @@ test("prints block YAML with actions, and escapes text that looks like one", () 
     ].join("\n"),
   );
 });
+
+test("prints the schema of a field on one line, because indentation would make up most of a definition", () => {
+  const field = { type: "string", enum: ["a", "{{b}}"] };
+  const nested = (depth: number): object => (depth === 0 ? { field, of: { field } } : { a: nested(depth - 1) });
+  const lines = printTemplate(nested(9) as never).split("\n");
+  expect(lines.slice(9).map((line) => line.trimStart())).toEqual([
+    'field: { type: "string", enum: ["a","{{ "{{" }}b}}"] }',
+    "of:",
+    'field: { type: "string", enum: ["a","{{ "{{" }}b}}"] }',
+    "",
+  ]);
+  expect(printTemplate(nested(8) as never)).toContain("field:\n");
+});
