@@ -14,7 +14,7 @@ const name = (description: string) =>
   });
 
 /** Path of a device. */
-const path = Type.String({ pattern: "^/dev/[!-~]+$", maxLength: 255 });
+const path = Type.String({ description: "Path of the device on the robot.", pattern: "^/dev/[!-~]+$", maxLength: 255 });
 
 /** Devices that a task requests from its robot. */
 export const DeviceRequest = Type.Object(
