@@ -10,7 +10,7 @@ export { formatFieldsV1, parseFieldsV1 } from "./field-sets/fields-v1.ts";
 export { mergeConfiguration, type MergedConfiguration } from "./apply/merge-configuration.ts";
 export type { ResetFields } from "./apply/reset-fields.ts";
 export { trackUpdate, trackUpdateInSteps } from "./apply/track-update.ts";
-export { runSteps, type Steps } from "./values/steps.ts";
+export { groupSteps, runSteps, type Steps } from "./values/steps.ts";
 export { type AccessCheck, celAuthorizer, type CheckAccess } from "./cel/authorizer-library.ts";
 export { type CelExpression, compileExpression, toCel, type WantedType } from "./cel/expression.ts";
 export { type JsonPatchOperations, MutationCompiler } from "./cel/mutation-expression.ts";

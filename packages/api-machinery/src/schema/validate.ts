@@ -14,6 +14,7 @@ import { checkEmbeddedResource } from "./embedded-resource.ts";
 import { evaluateRules, type RuleEvaluator } from "./rules/evaluate-rules.ts";
 import { canonical, correlateItems, identityOf } from "./list-identity.ts";
 import type { Schema } from "./schema.ts";
+import { runSteps, type Steps } from "../values/steps.ts";
 import { checkNumber, checkString } from "./validate-scalar.ts";
 
 /** Options of {@link validate}. */
@@ -29,6 +30,8 @@ export interface ValidateOptions {
 
 const maxDepth = 256;
 const maxCauses = 1_000;
+/** Values without parts that count as one object. */
+const scalarsPerStep = 10;
 
 /**
  * Validates a value against a structural schema as kube-apiserver validates a custom resource, with the paths and messages of
@@ -37,8 +40,18 @@ const maxCauses = 1_000;
  * **Guarantees**: takes time linear in the size of the value. A value nested deeper than 256 levels is rejected.
  */
 export function validate(schema: Schema, value: unknown, path = "", options: ValidateOptions = {}): StatusCause[] {
+  return runSteps(validateInSteps(schema, value, path, options));
+}
+
+/** {@link validate} in steps, at least one for each object and list. The rules are evaluated in one step. */
+export function* validateInSteps(
+  schema: Schema,
+  value: unknown,
+  path = "",
+  options: ValidateOptions = {},
+): Steps<StatusCause[]> {
   const causes: StatusCause[] = [];
-  check(schema, value, options.oldValue, path, 0, causes);
+  yield* check(schema, value, options.oldValue, path, 0, causes);
   if (options.rules === undefined) return causes;
   if (causes.length === 0) evaluateRules(schema, value, options.oldValue, path, options.rules, causes);
   else if (causes.some(isBlocking) && hasRules(schema)) causes.push(unchecked);
@@ -76,7 +89,7 @@ function hasRules(schema: Schema): boolean {
   );
 }
 
-function check(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
+function* check(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): Steps<void> {
   if (causes.length >= maxCauses) return;
   // A part that is shared with the old value has not changed.
   if (value === old && typeof value === "object" && value !== null) return;
@@ -85,31 +98,60 @@ function check(schema: Schema, value: unknown, old: unknown, path: string, depth
     return;
   }
   const before = causes.length;
-  checkValue(schema, value, old, path, depth, causes);
-  // Compared only if there are causes, so ratcheting costs nothing for valid objects.
+  if (hasRightType(schema, value, path, causes)) {
+    checkStringOrNumber(schema, value, path, causes);
+    if (Array.isArray(value)) yield* checkArray(schema, value, old, path, depth, causes);
+    else if (isJsonObject(value)) yield* checkObject(schema, value, old, path, depth, causes);
+    checkAnyValue(schema, value, path, depth, causes);
+  }
+  withoutUnchanged(value, old, before, causes);
+}
+
+/** {@link check} for the values that are neither objects nor lists, and most numerous. */
+function checkScalar(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
+  if (causes.length >= maxCauses) return;
+  const before = causes.length;
+  if (hasRightType(schema, value, path, causes)) {
+    checkStringOrNumber(schema, value, path, causes);
+    checkAnyValue(schema, value, path, depth, causes);
+  }
+  withoutUnchanged(value, old, before, causes);
+}
+
+function checkStringOrNumber(schema: Schema, value: unknown, path: string, causes: StatusCause[]): void {
+  if (typeof value === "string") checkString(schema, value, path, causes);
+  else if (typeof value === "number") checkNumber(schema, value, path, causes);
+}
+
+/** Drops the causes after the first `before` if the value has not changed. Compared only if there are causes: ratcheting costs nothing for valid objects. */
+function withoutUnchanged(value: unknown, old: unknown, before: number, causes: StatusCause[]): void {
   if (causes.length > before && old !== undefined && jsonEquals(value, old)) causes.length = before;
 }
 
-function checkValue(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
+/** Whether a value has the type of its schema and its other keywords apply. */
+function hasRightType(schema: Schema, value: unknown, path: string, causes: StatusCause[]): boolean {
   if (value === null || value === undefined) {
-    if (schema.nullable === true || (schema.type === undefined && schema["x-kubernetes-int-or-string"] !== true)) return;
-    causes.push(wrongType(schema, "null", path));
-    return;
+    if (schema.nullable !== true && (schema.type !== undefined || schema["x-kubernetes-int-or-string"] === true)) {
+      causes.push(wrongType(schema, "null", path));
+    }
+    return false;
   }
   const type = typeOf(value);
-  if (!allowsType(schema, type)) {
-    causes.push(wrongType(schema, type, path));
-    return;
-  }
-  if (typeof value === "string") checkString(schema, value, path, causes);
-  else if (typeof value === "number") checkNumber(schema, value, path, causes);
-  else if (Array.isArray(value)) checkArray(schema, value, old, path, depth, causes);
-  else if (typeof value === "object") checkObject(schema, value as Record<string, unknown>, old, path, depth, causes);
+  if (allowsType(schema, type)) return true;
+  causes.push(wrongType(schema, type, path));
+  return false;
+}
+
+function checkAnyValue(schema: Schema, value: unknown, path: string, depth: number, causes: StatusCause[]): void {
   if (schema.enum && !schema.enum.some((allowed) => jsonEquals(allowed, value))) {
     const supported = schema.enum.map((allowed) => (typeof allowed === "string" ? allowed : JSON.stringify(allowed)));
     causes.push(notSupportedCause(path, value, supported));
   }
   if (schema.allOf || schema.anyOf || schema.oneOf || schema.not) checkLogic(schema, value, path, depth, causes);
+}
+
+function isContainer(value: unknown): boolean {
+  return typeof value === "object" && value !== null;
 }
 
 function typeOf(value: unknown): string {
@@ -128,7 +170,15 @@ function wrongType(schema: Schema, actual: string, path: string): StatusCause {
   return typeInvalidCause(path, actual, `${path} in body must be of type ${wanted}: ${JSON.stringify(actual)}`);
 }
 
-function checkArray(schema: Schema, value: unknown[], old: unknown, path: string, depth: number, causes: StatusCause[]): void {
+function* checkArray(
+  schema: Schema,
+  value: unknown[],
+  old: unknown,
+  path: string,
+  depth: number,
+  causes: StatusCause[],
+): Steps<void> {
+  yield;
   const { minItems, maxItems, items } = schema;
   if (minItems !== undefined && value.length < minItems) {
     causes.push(invalidCause(path, value.length, `${path} in body should have at least ${minItems} items`));
@@ -140,7 +190,10 @@ function checkArray(schema: Schema, value: unknown[], old: unknown, path: string
   if (items) {
     const oldItem = correlateItems(schema, old);
     for (let index = 0; index < value.length; index++) {
-      check(items, value[index], oldItem?.(value[index]), `${path}[${index}]`, depth + 1, causes);
+      const item = value[index];
+      if (isContainer(item)) yield* check(items, item, oldItem?.(item), `${path}[${index}]`, depth + 1, causes);
+      else checkScalar(items, item, oldItem?.(item), `${path}[${index}]`, depth + 1, causes);
+      if (index % scalarsPerStep === scalarsPerStep - 1) yield;
     }
   }
   const listType = schema["x-kubernetes-list-type"];
@@ -162,14 +215,16 @@ function checkUnique(schema: Schema, value: readonly unknown[], path: string, ca
   }
 }
 
-function checkObject(
+function* checkObject(
   schema: Schema,
   value: Record<string, unknown>,
   old: unknown,
   path: string,
   depth: number,
   causes: StatusCause[],
-): void {
+): Steps<void> {
+  yield;
+  let checked = 0;
   const { properties, additionalProperties, required, minProperties, maxProperties } = schema;
   const oldObject = isJsonObject(old) ? old : undefined;
   const keys = Object.keys(value);
@@ -182,7 +237,10 @@ function checkObject(
       continue;
     }
     const before = oldObject && Object.hasOwn(oldObject, key) ? oldObject[key] : undefined;
-    check(child, value[key], before, childPath(path, key), depth + 1, causes);
+    const field = value[key];
+    if (isContainer(field)) yield* check(child, field, before, childPath(path, key), depth + 1, causes);
+    else checkScalar(child, field, before, childPath(path, key), depth + 1, causes);
+    if (++checked % scalarsPerStep === 0) yield;
   }
   if (required) {
     for (const key of required)
@@ -203,7 +261,7 @@ function checkLogic(schema: Schema, value: unknown, path: string, depth: number,
   const { allOf, anyOf, oneOf, not } = schema;
   const attempt = (branch: Schema): StatusCause[] => {
     const faults: StatusCause[] = [];
-    check(branch, value, undefined, path, depth + 1, faults);
+    runSteps(check(branch, value, undefined, path, depth + 1, faults));
     return faults;
   };
   const fail = (text: string): void => {

@@ -8,3 +8,12 @@ export function runSteps<T>(steps: Steps<T>): T {
     if (step.done === true) return step.value;
   }
 }
+
+/** The same computation, with one step for every `count` of its steps. */
+export function* groupSteps<T>(steps: Steps<T>, count: number): Steps<T> {
+  for (let taken = 1; ; taken++) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    if (taken % count === 0) yield;
+  }
+}

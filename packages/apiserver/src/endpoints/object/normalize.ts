@@ -3,10 +3,11 @@ import type { StatusCause } from "@keelson/api-machinery/validation";
 import {
   applyDefaults,
   createRuleEvaluator,
+  groupSteps,
   prune,
   type Steps,
   unknownFieldMessages,
-  validate,
+  validateInSteps,
 } from "@keelson/api-machinery/server";
 import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
 import { definitionNameOfKind, definitionOf } from "../../registry/builtin/definition.ts";
@@ -22,6 +23,9 @@ import { applyZeroValues } from "./zero-values.ts";
 import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
 import { changesStatusOnly, isFrozenValue, statusSchemaOf } from "../write/mutable-copy.ts";
 import type { WriteOptions } from "../write/write-options.ts";
+
+/** Objects and lists that are validated between two turns of the event loop: about a millisecond. */
+const valuesPerStep = 200;
 
 /** Options of {@link normalizeObject}. */
 export interface NormalizeOptions extends Pick<WriteOptions, "fieldValidation"> {
@@ -69,7 +73,7 @@ function* normalizeInSteps(call: Call, object: KubernetesObject, options: Normal
   if (resource.origin === "builtin") {
     yield;
     const name = definitionNameOfKind(resource.group, resource.version, resource.kind);
-    if (name !== undefined) applyZeroValues(definitionOf(name), result as unknown as JsonObject, { isStatusAlone });
+    if (name !== undefined) yield* applyZeroValues(definitionOf(name), result as unknown as JsonObject, { isStatusAlone });
     yield;
     try {
       canonicalValues(schema, result);
@@ -85,7 +89,9 @@ function* normalizeInSteps(call: Call, object: KubernetesObject, options: Normal
   if (resource.origin === "builtin") {
     yield;
     // Each kind's own rules report duplicate list items: they know the keys.
-    const causes = validate(schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
+    const causes = (yield* groupSteps(validateInSteps(schema, result), valuesPerStep)).filter(
+      ({ reason }) => reason !== "FieldValueDuplicate",
+    );
     const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");
     if (wrongType !== undefined) throw decodeError(resource, result, wrongType.field ?? "");
     call.schemaErrors.causes = causes;
@@ -112,10 +118,13 @@ export function* validationCauses(
   const causes =
     resource.origin === "builtin"
       ? call.schemaErrors.causes.filter((cause) => isReported(cause, resource, info.subresource))
-      : validate(resource.schema, object, "", {
-          rules: createRuleEvaluator(),
-          ...(live === undefined ? {} : { oldValue: live }),
-        });
+      : yield* groupSteps(
+          validateInSteps(resource.schema, object, "", {
+            rules: createRuleEvaluator(),
+            ...(live === undefined ? {} : { oldValue: live }),
+          }),
+          valuesPerStep,
+        );
   if (resource.origin === "custom") warnOfFinalizers(call, object, live);
   const { strategy } = resource;
   // A write to `status` leaves everything else as stored.

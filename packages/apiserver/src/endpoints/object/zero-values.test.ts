@@ -1,10 +1,11 @@
 import type { JsonObject } from "@keelson/api-machinery";
+import { runSteps } from "@keelson/api-machinery/server";
 import { describe, expect, it } from "vitest";
 import { definitionOf } from "../../registry/builtin/definition.ts";
 import { applyZeroValues } from "./zero-values.ts";
 
 function zeroed(kind: string, object: JsonObject, options?: { readonly isStatusAlone: boolean }): JsonObject {
-  applyZeroValues(definitionOf(kind), object, options);
+  runSteps(applyZeroValues(definitionOf(kind), object, options));
   return object;
 }
 

@@ -1,4 +1,5 @@
 import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
+import type { Steps } from "@keelson/api-machinery/server";
 import { type Definition, type DefinitionField, definitionOf, isDefinitionName } from "../../registry/builtin/definition.ts";
 
 /**
@@ -10,25 +11,36 @@ import { type Definition, type DefinitionField, definitionOf, isDefinitionName }
  * - texts, numbers and booleans that Go always writes get their zero value, in a status also times (null).
  *
  * Empty lists and maps that Go would write as null stay absent. Top-level metadata is left unchanged, and with `isStatusAlone` everything
- * but `status`.
+ * but `status`. Takes a step for a few hundred structs.
  */
-export function applyZeroValues(
+export function* applyZeroValues(
   definition: Definition,
   object: JsonObject,
   { isStatusAlone = false }: { readonly isStatusAlone?: boolean } = {},
-): void {
+): Steps<void> {
+  const pending: Part[] = [];
   for (const field of definition.fields) {
     if (field.name === "apiVersion" || field.name === "kind" || field.name === "metadata") continue;
     if (isStatusAlone && field.name !== "status") continue;
-    applyField(field, object, field.name === "status");
+    applyField(field, object, field.name === "status", pending);
+  }
+  for (let part = pending.pop(), taken = 1; part !== undefined; part = pending.pop(), taken++) {
+    for (const field of part.struct.fields) applyField(field, part.object, part.isStatus, pending);
+    if (taken % partsPerStep === 0) yield;
   }
 }
 
-function applyStruct(definition: Definition, object: JsonObject, isStatus: boolean): void {
-  for (const field of definition.fields) applyField(field, object, isStatus);
+/** Structs between two steps: about a millisecond. */
+const partsPerStep = 200;
+
+/** A struct whose fields get their zero values next. */
+interface Part {
+  readonly struct: Definition;
+  readonly object: JsonObject;
+  readonly isStatus: boolean;
 }
 
-function applyField(field: DefinitionField, object: JsonObject, isStatus: boolean): void {
+function applyField(field: DefinitionField, object: JsonObject, isStatus: boolean, pending: Part[]): void {
   const { name, encoding, type } = field;
   const struct = structOf(type);
   const value = Object.hasOwn(object, name) ? object[name] : undefined;
@@ -39,33 +51,35 @@ function applyField(field: DefinitionField, object: JsonObject, isStatus: boolea
     if (struct !== undefined && encoding !== "omitzero") {
       const created: JsonObject = {};
       object[name] = created;
-      applyStruct(struct, created, isStatus);
+      pending.push({ struct, object: created, isStatus });
     } else if (encoding === "always" && zero !== undefined) object[name] = zero;
     else if (isTime(type) && isStatus && encoding !== "omitzero") object[name] = null;
     return;
   }
-  applyElements(type, value, isStatus);
+  applyElements(type, value, isStatus, pending);
   if (encoding === undefined && isEmpty(type, value)) delete object[name];
   else if (encoding === "omitzero" && isJsonObject(value) && Object.keys(value).length === 0) delete object[name];
 }
 
 /** Applies zero values to the parts of a value that was sent. */
-function applyElements(type: string, value: unknown, isStatus: boolean): void {
+function applyElements(type: string, value: unknown, isStatus: boolean, pending: Part[]): void {
   const struct = structOf(type);
   if (struct !== undefined) {
-    if (isJsonObject(value)) applyStruct(struct, value, isStatus);
+    if (isJsonObject(value)) pending.push({ struct, object: value, isStatus });
   } else if (type.startsWith("[]") && Array.isArray(value)) {
     const element = type.slice(2);
     for (const [index, item] of value.entries()) {
-      if (item !== null) applyElements(element, item, isStatus);
-      else value[index] = elementZeroOf(element, isStatus);
+      if (item === null) value[index] = elementZeroOf(element, isStatus, pending);
+      else if (typeof item === "object") applyElements(element, item, isStatus, pending);
     }
   } else if (type.startsWith("{}") && isJsonObject(value)) {
     const element = type.slice(2);
-    for (const [key, item] of Object.entries(value)) {
+    for (const key of Object.keys(value)) {
+      const item = value[key];
       // A map keeps the key with a zero value. A struct is removed: the merge patches of clients contain such nulls in lists.
-      if (item !== null) applyElements(element, item, isStatus);
-      else if (!isAny(element)) {
+      if (item !== null) {
+        if (typeof item === "object") applyElements(element, item, isStatus, pending);
+      } else if (!isAny(element)) {
         const zero = zeroOf(element);
         if (zero === undefined) delete value[key];
         else value[key] = zero;
@@ -75,11 +89,11 @@ function applyElements(type: string, value: unknown, isStatus: boolean): void {
 }
 
 /** What Go decodes from a null in a list. */
-function elementZeroOf(element: string, isStatus: boolean): unknown {
+function elementZeroOf(element: string, isStatus: boolean, pending: Part[]): unknown {
   const struct = structOf(element);
   if (struct === undefined) return zeroOf(element) ?? null;
   const created: JsonObject = {};
-  applyStruct(struct, created, isStatus);
+  pending.push({ struct, object: created, isStatus });
   return created;
 }
 
