@@ -7,7 +7,7 @@ import { cpuWeightOf } from "./cgroup-limits.ts";
 import { updateCgroup } from "./cgroup-update.ts";
 import { createCgroup } from "./cgroup.ts";
 import { cgroupView } from "./cgroup-view.ts";
-import { enterProgramGroup, neighborGroups, removeEmptyGroup } from "./program-group.ts";
+import { enterProgramGroup, neighborGroups, removeEmptyGroup, restoreProgramGroup } from "./program-group.ts";
 
 /* On plain folders, as in `cgroup.test.ts`. */
 let base: string;
@@ -65,6 +65,20 @@ test("finds the groups of other data directories, but not itself or other cgroup
   const parents = neighborGroups(around, own).map((hierarchies) => hierarchies.map(({ parent }) => parent));
   expect(parents).toEqual([["memory", "pids"].map((mount) => join(base, mount, "own/pods-2"))]);
   expect(neighborGroups(around, group)).toEqual([]);
+});
+
+test("removes the empty group of another data directory, which its driver creates again with its share", () => {
+  const grouped = enterProgramGroup(hybrid(), group);
+  const parents = grouped.map(({ parent }) => parent);
+  for (const { parent } of grouped) rmSync(parent, { recursive: true });
+  for (const parent of parents) mkdirSync(parent);
+  removeEmptyGroup(grouped, Date.now() - 60_000);
+  expect(parents.filter((parent) => existsSync(parent))).toEqual(parents);
+  removeEmptyGroup(grouped, Date.now() + 60_000);
+  expect(parents.filter((parent) => existsSync(parent))).toEqual([]);
+  restoreProgramGroup(grouped, group);
+  expect(parents.filter((parent) => existsSync(parent))).toEqual(parents);
+  expect(read("cpu,cpuacct/own/pods/cpu.shares")).toBe(String(group.cpuShares));
 });
 
 test.each(["", ".", "..", "a/b", "../a"])("rejects %j as the name of a group", (name) => {

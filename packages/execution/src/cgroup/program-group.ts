@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, readdirSync, rmdirSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { ExecutionError } from "../driver.ts";
 import { type CgroupHierarchy, delegate } from "./cgroup-hierarchies.ts";
 import { setCgroupLimit } from "./cgroup-limits.ts";
@@ -32,6 +32,16 @@ export function enterProgramGroup(hierarchies: readonly CgroupHierarchy[], group
   });
   shareCpu(grouped, group);
   return grouped;
+}
+
+/** Creates a group again in the hierarchies where another driver has removed it, because it was empty. They have the group as their parent. */
+export function restoreProgramGroup(hierarchies: readonly CgroupHierarchy[], group: ProgramGroup): void {
+  const missing = hierarchies.filter(({ parent }) => !existsSync(parent));
+  if (missing.length > 0)
+    enterProgramGroup(
+      missing.map((each) => ({ ...each, parent: dirname(each.parent) })),
+      group,
+    );
 }
 
 /** Gives a group, the parent in these hierarchies, its share of the CPU. Where that is not possible it has that of one program. */
@@ -69,11 +79,14 @@ function foldersIn(path: string): readonly string[] {
   }
 }
 
-/** Removes a group wherever it is empty. `hierarchies` are those that {@link enterProgramGroup} returned. */
-export function removeEmptyGroup(hierarchies: readonly CgroupHierarchy[]): void {
+/**
+ * Removes a group wherever it is empty, and was created before `before` (milliseconds since the epoch; default: at any time). `hierarchies`
+ * have the group as their parent. A driver that uses the group creates it again with its next program.
+ */
+export function removeEmptyGroup(hierarchies: readonly CgroupHierarchy[], before = Number.POSITIVE_INFINITY): void {
   for (const { parent } of hierarchies) {
     try {
-      rmdirSync(parent);
+      if (statSync(parent).ctimeMs < before) rmdirSync(parent);
     } catch {
       // In use, or already removed.
     }

@@ -2,7 +2,13 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { createCgroup, type ProgramCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
 import { discoverCgroups, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
-import { enterProgramGroup, neighborGroups, type ProgramGroup, removeEmptyGroup } from "../cgroup/program-group.ts";
+import {
+  enterProgramGroup,
+  neighborGroups,
+  type ProgramGroup,
+  removeEmptyGroup,
+  restoreProgramGroup,
+} from "../cgroup/program-group.ts";
 import { withDiskLimit } from "../program/limits/limits-record.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { LaunchContext } from "./launch-context.ts";
@@ -47,17 +53,20 @@ export class LaunchContexts {
 
   /** Creates a program's cgroup, or changes the limits of the one that its slot has. */
   create({ spec, folder }: Pick<LaunchRequest, "spec" | "folder">): ProgramCgroup {
-    const scope = this.hasOwnParent ? "all" : this.#options.group === undefined ? "limited" : "controlled";
+    const { group } = this.#options;
+    if (group !== undefined) restoreProgramGroup(this.current.hierarchies, group);
+    const scope = this.hasOwnParent ? "all" : group === undefined ? "limited" : "controlled";
     const cgroup = createCgroup(this.current.hierarchies, folder.tag, spec.limits ?? {}, scope);
     return withDiskLimit(cgroup, spec, this.#options.diskLimit?.(spec));
   }
 
-  /** Removes cgroups that killed supervisors left behind. `now` is in milliseconds since the epoch. */
+  /** Removes cgroups that killed supervisors left behind, also those of data directories that no longer exist. `now` is in milliseconds since the epoch. */
   sweep(now: number): void {
     const { group } = this.#options;
     const own = [...new Set([this.current, this.#former])].map(({ hierarchies }) => hierarchies);
     const others = group === undefined ? [] : neighborGroups(this.#former.hierarchies, group);
     for (const hierarchies of [...own, ...others]) removeStaleCgroups(hierarchies, now - staleCgroupMs);
+    for (const hierarchies of others) removeEmptyGroup(hierarchies, now - staleCgroupMs);
   }
 
   /** Removes the group and the parent wherever they are empty. */
