@@ -15,6 +15,9 @@ import type { NodeContext } from "./node-context.ts";
 import type { ContainerHandle } from "./container/container-handle.ts";
 import { HostsFiles } from "./node/hosts-files.ts";
 import { createNodeObjects, type IssueToken } from "./node/node-objects.ts";
+import { describeNode } from "./node/describe-node.ts";
+import { measureDiskUsage } from "./eviction/disk-usage.ts";
+import { StorageMonitor } from "./eviction/storage-monitor.ts";
 import { machineName } from "./node/machine-name.ts";
 import { readMachine, registerNode, type Taint } from "./node/node-registration.ts";
 import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
@@ -107,7 +110,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const runtimes = options.runtimes ?? (await openPodRuntimes({ dataDir, clock, random }));
   const events = createEventRecorder({ client, clock, random, log, controller: "kubelet", instance: nodeName });
   const names = new ServiceNames(dataDir);
-  const machine = readMachine();
+  const machine = await readMachine(dataDir);
   const node = await nodeContext(options, { nodeName, runtimes, events, names, capacity: machine });
   const pods = new PodSet(node, { client, clock, random, log });
   runtimes.onChange(({ isAvailable, handler, message }) => {
@@ -133,6 +136,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const stopping = new AbortController();
   const followed = await followObjects(options, { nodeName, names, pods, signal: stopping.signal });
   const metrics = new ResourceMetrics({ nodeName, clock, containers: () => pods.runningContainers() });
+  const storage = new StorageMonitor({ clock, log, pods: () => pods.monitored(), measure: measureDiskUsage(clock) });
   return {
     description: describeNode(node),
     nodeName,
@@ -143,6 +147,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     async stop() {
       stopping.abort();
       metrics.stop();
+      storage.stop();
       await Promise.allSettled(followed);
       await pods.close();
       await registration.stop();
@@ -264,15 +269,6 @@ class ServiceNames {
   }
 }
 
-function describeNode({ nodeName, defaultRuntime, runtimes, canMount: mayMount }: NodeContext): string {
-  const limits = mayMount
-    ? ""
-    : "; not running as root: no volumes in Pods, no runAsUser, no Services on ports below 1024, service names only in KEELSON_HOSTS";
-  const others = runtimes.names.filter((name) => name !== defaultRuntime);
-  const classes = others.length === 0 ? "" : ` (runtimeClassName: ${others.join(", ")})`;
-  return `${nodeName}: Pods run ${describeRuntime(defaultRuntime)}${classes}${limits}`;
-}
-
 /** A kind that is not served must not block Pods forever. */
 function listTimeout(clock: Clock): Promise<void> {
   return new Promise((resolve) => void clock.setTimer(5_000, resolve, { background: true }));
@@ -293,8 +289,4 @@ function keep<T extends KubernetesObject>(map: Map<string, DeepReadonly<T>>, eff
     for (const object of effect.objects) map.set(podKey(object), object as DeepReadonly<T>);
   } else if (effect.kind === "put") map.set(podKey(effect.object), effect.object as DeepReadonly<T>);
   else map.delete(podKey(effect.object));
-}
-
-function describeRuntime(handler: string): string {
-  return handler === "process" ? "as programs of this machine" : `in ${handler}`;
 }

@@ -1,10 +1,15 @@
 import { join } from "node:path";
 import type { UserIds } from "@keelson/execution";
+import { measureDiskUsage } from "../eviction/disk-usage.ts";
+import { storageLimits } from "../eviction/storage-decision.ts";
 import type { NodeContext } from "../node-context.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 import { removePodFolder } from "../volumes/memory-volumes.ts";
 import { mountRootOverlay } from "../volumes/root-overlay.ts";
 import type { ContainerSetup } from "./container-program.ts";
+
+/** The time limit for counting the files of an image. */
+const measureTimeoutMs = 60_000;
 
 /** One attempt to run a container. */
 interface RootRequest {
@@ -28,11 +33,18 @@ export async function writableRoot(
   const parent = join(node.podsDir, pod.metadata.uid ?? "", "roots");
   await removePodFolder(join(parent, `${container.name}.${attempt - 1}`));
   try {
-    return await mountRootOverlay({ image: image.root, folder: join(parent, `${container.name}.${attempt}`), owner });
+    const folder = join(parent, `${container.name}.${attempt}`);
+    const measure = storageLimits(pod) && ((path: string) => diskUsage(node, path));
+    return await mountRootOverlay({ image: image.root, folder, owner, measure });
   } catch (error) {
     const { namespace, name } = pod.metadata;
     const fields = { pod: `${namespace}/${name}`, container: container.name };
     node.log.warn({ ...fields, error }, "the root file system of a container is read-only");
     return undefined;
   }
+}
+
+async function diskUsage({ clock }: NodeContext, path: string): Promise<number> {
+  const { measured } = await measureDiskUsage(clock)([path], measureTimeoutMs);
+  return measured.get(path)?.bytes ?? 0;
 }

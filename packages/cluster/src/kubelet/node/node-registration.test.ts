@@ -30,7 +30,7 @@ const register = async (): Promise<void> => {
     log: silentLogger,
     nodeName: "here",
     hostIP: "127.0.0.1",
-    machine: { cpu: "4", memory: "1024Ki", pods: "250" },
+    machine: { cpu: "4", memory: "1024Ki", pods: "250", "ephemeral-storage": "1000Ki" },
     labels: {},
     taints: [],
     serverPort: undefined,

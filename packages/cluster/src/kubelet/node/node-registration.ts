@@ -1,6 +1,8 @@
 import { arch, cpus, release, totalmem } from "node:os";
 import { readFileSync } from "node:fs";
+import { statfs } from "node:fs/promises";
 import { isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
+import { quantityToBytes } from "@keelson/api-machinery/quantity";
 import { type BuiltInCondition, Lease, Node, type NodeObject } from "@keelson/api-machinery/kinds";
 import { type Clock, formatMicroTime, formatTime, type Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
@@ -17,11 +19,28 @@ export interface Machine {
   readonly cpu: string;
   readonly memory: string;
   readonly pods: string;
+  /** The size of the file system that holds the Pods. */
+  readonly "ephemeral-storage": string;
 }
 
-/** Reads the {@link Machine} from the operating system. */
-export function readMachine(): Machine {
-  return { cpu: String(Math.max(cpus().length, 1)), memory: `${Math.floor(totalmem() / 1024)}Ki`, pods: "250" };
+/** The share of the disk that is left to the machine, as with the kubelet's default threshold for evictions. */
+const reservedShare = 0.1;
+
+/** Reads the {@link Machine} from the operating system. `dataDir` exists and holds the Pods. */
+export async function readMachine(dataDir: string): Promise<Machine> {
+  const { blocks, bsize } = await statfs(dataDir);
+  return {
+    cpu: String(Math.max(cpus().length, 1)),
+    memory: `${Math.floor(totalmem() / 1024)}Ki`,
+    pods: "250",
+    "ephemeral-storage": `${Math.floor((blocks * bsize) / 1024)}Ki`,
+  };
+}
+
+/** What Pods may request. */
+function allocatableOf(capacity: Machine): Machine {
+  const bytes = quantityToBytes(capacity["ephemeral-storage"]);
+  return { ...capacity, "ephemeral-storage": String(Math.floor(bytes * (1 - reservedShare))) };
 }
 
 /** Builds the status of the Node. */
@@ -35,8 +54,6 @@ function nodeStatus(options: {
   readonly now: number;
 }): NonNullable<NodeObject["status"]> {
   const { machine, hostIP, nodeName, serverPort, isReady, before, now } = options;
-  const capacity = { cpu: machine.cpu, memory: machine.memory, pods: machine.pods, "ephemeral-storage": "0" };
-  const { "ephemeral-storage": _, ...resources } = capacity;
   const condition = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string): BuiltInCondition => {
     const old = before?.conditions?.find((each) => each.type === type);
     return {
@@ -49,8 +66,8 @@ function nodeStatus(options: {
     };
   };
   return {
-    capacity: resources,
-    allocatable: resources,
+    capacity: { ...machine },
+    allocatable: { ...allocatableOf(machine) },
     addresses: [
       { type: "InternalIP", address: hostIP },
       // Omitted if the kubelet API is served: kube-apiserver would prefer it over the InternalIP, and it may not resolve.

@@ -9,12 +9,16 @@ import {
   type PodState,
   probeSpec,
   type ResizeNews,
+  evictedReason,
 } from "./pod-state.ts";
 import { resizeNote } from "../resources/pod-resources.ts";
 import { graceMs, type PlannedContainer, type PodView } from "./pod-view.ts";
 import { firstProbes, type ProbeKind, type ProbeRecord, recordProbe } from "../probes/probe-record.ts";
 
 const setupRetryMs = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 122_000];
+
+/** `immediateEvictionGracePeriodSeconds` of the kubelet. */
+const evictionGraceMs = 1_000;
 
 /** A rejected start (for example a missing ConfigMap) is retried after this time, or when a referenced object changes. */
 const refusedRetryMs = 10_000;
@@ -27,6 +31,8 @@ export function applyEvent(state: PodState, event: PodEvent, now: number, effect
   switch (event.kind) {
     case "tick":
       return state;
+    case "evicted":
+      return evicted(state, event.message, effects);
     case "changed":
       return podChanged(state, event, now);
     case "resized":
@@ -87,6 +93,13 @@ function podChanged(before: PodState, { pod, resize }: EventOf<"changed">, now: 
       record.current.kind === "waiting" && isRefusal(record.current.reason) ? { ...record, retryAt: now } : record,
     ),
   };
+}
+
+/** Fails the Pod, within the time that the kubelet gives in an eviction. A Pod that ends already is left alone. */
+function evicted(state: PodState, message: string, effects: PodEffect[]): PodState {
+  if (state.stop !== undefined || state.end !== undefined) return state;
+  effects.push({ kind: "event", type: "Warning", reason: evictedReason, note: message });
+  return { ...state, stop: { reason: "evicted", graceMs: evictionGraceMs }, failure: { reason: evictedReason, message } };
 }
 
 function withResize(state: PodState, news: ResizeNews): PodState {

@@ -176,3 +176,32 @@ describe("after a restart of the kubelet", () => {
     expect(stepPod(restorePodState(ended, [], 10), { kind: "tick" }, 10).effects).toEqual([]);
   });
 });
+
+test("an evicted Pod is stopped within a second and fails, whatever its restart policy", () => {
+  const pod = new SimulatedPod(podOf({ terminationGracePeriodSeconds: 600 })).started();
+  const message = 'Usage of EmptyDir volume "data" exceeds the limit "1Mi". ';
+  pod.apply({ kind: "evicted", message });
+  expect(pod.effects).toContainEqual({ kind: "event", type: "Warning", reason: "Evicted", note: message });
+  expect(pod.effects).toContainEqual({ kind: "stop", name: "main", attempt: 0, graceMs: 1_000 });
+  expect(pod.status).toMatchObject({ phase: "Running", reason: "Evicted", message });
+  pod.apply({ kind: "evicted", message: "again" });
+  expect(pod.actions).toEqual([]);
+  pod.exited(0);
+  expect(pod.status).toMatchObject({ phase: "Failed", reason: "Evicted", message });
+  expect(pod.status.conditions?.find(({ type }) => type === "DisruptionTarget")).toMatchObject({
+    ...{ status: "True", reason: "TerminationByKubelet", message },
+  });
+  expect(pod.actions).toEqual([]);
+});
+
+test("a restarted kubelet finishes an eviction", () => {
+  const status = { phase: "Running", reason: "Evicted", message: "too much" } as const;
+  const pod = { ...podOf(), status };
+  const running = { kind: "running", pid: 1, startedAt: 1 } as const;
+  const state = restorePodState(pod, [{ container: "main", attempt: 0, state: running }], 1_000_000);
+  const step = stepPod(state, { kind: "tick" }, 1_000_000);
+  expect(step.effects).toContainEqual({ kind: "stop", name: "main", attempt: 0, graceMs: 0 });
+  expect(restorePodState({ ...pod, status: { ...status, phase: "Failed" } }, [], 1_000_000)).toMatchObject({
+    ...{ end: "Failed", failure: { reason: "Evicted", message: "too much" } },
+  });
+});

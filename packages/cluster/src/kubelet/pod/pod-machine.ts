@@ -102,7 +102,7 @@ function shutDown(before: PodState, effects: PodEffect[]): PodState {
 }
 
 function endOf(state: PodState): "Succeeded" | "Failed" {
-  if (state.stop?.reason === "deadline") return "Failed";
+  if (state.stop?.reason === "deadline" || state.stop?.reason === "evicted") return "Failed";
   const mains = state.containers.filter(({ role }) => role === "main");
   const hasSucceeded = mains.every(({ current }) => current.kind === "terminated" && current.finished.exitCode === 0);
   return hasSucceeded ? "Succeeded" : "Failed";

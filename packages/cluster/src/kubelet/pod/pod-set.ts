@@ -1,7 +1,9 @@
+import { join } from "node:path";
 import { parseJsonObject } from "@keelson/api-machinery";
 import type { Timer } from "@keelson/api-machinery/time";
 import type { StoreEffect } from "@keelson/controller/informer";
 import type { ContainerHandle } from "../container/container-handle.ts";
+import type { MonitoredPod } from "../eviction/storage-monitor.ts";
 import type { MeasuredContainer } from "../metrics/resource-metrics.ts";
 import type { NodeContext } from "../node-context.ts";
 import { isOnNodeAddress } from "./pod-addresses.ts";
@@ -122,6 +124,19 @@ export class PodSet {
         return program?.state.kind === "running" ? [{ pod: worker.pod, name, program }] : [];
       }),
     );
+  }
+
+  /** The Pods that have not ended and are not being stopped, for the limits of their disk usage. */
+  monitored(): readonly MonitoredPod[] {
+    return [...this.#workers.values()]
+      .filter(({ isRemoved, state }) => !isRemoved && state.stop === undefined && state.end === undefined)
+      .map((worker) => ({
+        pod: worker.pod,
+        folder: join(this.#node.podsDir, worker.pod.metadata.uid ?? ""),
+        containers: worker.state.containers,
+        program: (container, attempt) => worker.program(container, attempt),
+        evict: (message) => worker.handle({ kind: "evicted", message }),
+      }));
   }
 
   worker(namespace: string, pod: string): PodWorker | undefined {

@@ -80,8 +80,11 @@ export type ResizeNews =
   | { readonly kind: "allocated"; readonly generation: number }
   | ({ readonly kind: "pending" } & PendingResize);
 
+/** The reason in the status of an evicted Pod. */
+export const evictedReason = "Evicted";
+
 /** Why a Pod is being stopped. */
-export type StopReason = "deleted" | "deadline";
+export type StopReason = "deleted" | "deadline" | "evicted";
 
 /** The state of a Pod on this node. */
 export interface PodState {
@@ -136,6 +139,8 @@ export type PodEvent =
       readonly probe: ProbeKind;
       readonly problem?: string;
     }
+  /** The node ends the Pod, because it uses more than it may. */
+  | { readonly kind: "evicted"; readonly message: string }
   | { readonly kind: "tick" };
 
 /** An effect to perform. Each is answered by an event of the same container and attempt. */

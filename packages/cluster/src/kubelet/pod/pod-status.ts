@@ -1,7 +1,15 @@
 import type { BuiltInCondition, ContainerStatus, PodObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import { type ContainerView, plannedContainers, programId } from "./pod-view.ts";
-import { type ContainerRecord, creatingReason, type Finished, isInitRole, type PodState, type Waiting } from "./pod-state.ts";
+import {
+  type ContainerRecord,
+  creatingReason,
+  type Finished,
+  isInitRole,
+  type PodState,
+  evictedReason,
+  type Waiting,
+} from "./pod-state.ts";
 import { qosClass } from "../resources/qos-class.ts";
 
 /** The parts of a Pod's status that do not follow from its state. */
@@ -148,6 +156,12 @@ function resizeConditions({ pendingResize, resize, end }: PodState): BuiltInCond
   return list;
 }
 
+/** Tells controllers that the Pod failed by no fault of its program (KEP-3329). */
+function evictionConditions({ failure }: PodState): BuiltInCondition[] {
+  if (failure?.reason !== evictedReason) return [];
+  return [{ type: "DisruptionTarget", status: "True", reason: "TerminationByKubelet", message: failure.message }];
+}
+
 function conditions(state: PodState, phase: string, now: number): BuiltInCondition[] {
   const { pod } = state;
   const inits = state.containers.filter(({ role }) => isInitRole(role));
@@ -193,6 +207,7 @@ function conditions(state: PodState, phase: string, now: number): BuiltInConditi
     { type: "ContainersReady", ...readiness },
     { type: "PodScheduled", status: "True" },
     ...resizeConditions(state),
+    ...evictionConditions(state),
   ];
   return wanted.map((condition) => {
     const before = pod.status?.conditions?.find(({ type }) => type === condition.type);

@@ -4,7 +4,14 @@ import { parseTime } from "@keelson/api-machinery/time";
 import { type Exited, hasNeverRun, type ProgramState } from "@keelson/execution";
 import { changedResources, isResizable, requiresRestart, type Resources } from "../resources/pod-resources.ts";
 import { running } from "./pod-events.ts";
-import { type ContainerRecord, creatingReason, type Finished, newContainer, type PodState } from "./pod-state.ts";
+import {
+  type ContainerRecord,
+  creatingReason,
+  type Finished,
+  evictedReason,
+  newContainer,
+  type PodState,
+} from "./pod-state.ts";
 import { type ContainerView, type PodView, plannedContainers } from "./pod-view.ts";
 
 /** A program of a Pod, running or exited, as found in its driver. */
@@ -94,8 +101,16 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     ...(phase === "Failed" && pod.status?.reason !== undefined
       ? { failure: { reason: pod.status.reason, message: pod.status.message ?? "" } }
       : {}),
+    ...evictionOf(pod),
     isReleased: false,
   };
+}
+
+/** An eviction under an earlier kubelet that is not over. */
+function evictionOf({ status }: PodView): Pick<PodState, "stop" | "failure"> {
+  const { phase, reason, message = "" } = status ?? {};
+  if (reason !== evictedReason || phase === "Failed" || phase === "Succeeded") return {};
+  return { stop: { reason: "evicted", graceMs: 0 }, failure: { reason, message } };
 }
 
 /** A container whose newest program has exited. If it was stopped to get other resources, it restarts with them. */

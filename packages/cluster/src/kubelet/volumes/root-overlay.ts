@@ -15,13 +15,18 @@ export interface RootOverlayOptions {
   readonly folder: string;
   /** Who owns the files that the image has for root. Default: the host's root. */
   readonly owner: UserIds | undefined;
+  /** Counts the bytes below a folder. Present if what the container writes is limited: the changes of owner do not count. */
+  readonly measure?: ((folder: string) => Promise<number>) | undefined;
 }
+
+/** File in the container's folder: once it exists, the owner has been changed. It may hold the bytes that the change took on the disk. */
+export const ownedMarker = "owned";
 
 /**
  * Mounts an image and a container's changes to it as one file system, and returns where. Calling it again, also after a crash or a restart
  * of the machine, finds the changes. Needs the right to mount; rejects if the file system of `folder` cannot hold changes of an overlay.
  */
-export async function mountRootOverlay({ image, folder, owner }: RootOverlayOptions): Promise<string> {
+export async function mountRootOverlay({ image, folder, owner, measure }: RootOverlayOptions): Promise<string> {
   const [changes, work, root] = ["changes", "work", "root"].map((name) => join(folder, name)) as [string, string, string];
   // mount(8) and the kernel give these characters a meaning.
   const unusual = [image, folder].find((path) => /[:,\\"]/.test(path));
@@ -33,14 +38,14 @@ export async function mountRootOverlay({ image, folder, owner }: RootOverlayOpti
     const options = `lowerdir=${image},upperdir=${changes},workdir=${work},metacopy=on,nosuid,nodev`;
     await run("mount", ["--no-canonicalize", "-t", "overlay", "-o", options, "keelson-root", root]);
   }
-  const marker = join(folder, "owned");
+  const marker = join(folder, ownedMarker);
   const isOwned = await stat(marker).then(
     () => true,
     () => false,
   );
   if (owner !== undefined && !isOwned) {
     await run("chown", ["--no-dereference", "--recursive", "--from=0", `${owner.uid}:${owner.gid}`, root]);
-    await writeFile(marker, "");
+    await writeFile(marker, measure === undefined ? "" : String(await measure(changes)));
   }
   return root;
 }
