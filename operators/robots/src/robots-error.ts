@@ -12,6 +12,10 @@ export type RobotsErrorCode =
   | "ArtifactFailed"
   /** The robot's policy, or the manifest, forbids an artifact: another attempt would fail in the same way. */
   | "ArtifactForbidden"
+  /** The robot does not have the image of a container, and its policy forbids pulling it. */
+  | "ImageNotFound"
+  /** A container has no command. */
+  | "InvalidContainer"
   /** A template is invalid, or refers to a value that the robot does not have. */
   | "InvalidTemplate"
   /** The embedded broker cannot listen on its address. */

@@ -5,12 +5,14 @@ import type { AgentOptions } from "../commands/start-agent.ts";
 import { RobotsError } from "../robots-error.ts";
 import type { AgentDependencies } from "./agent-dependencies.ts";
 import { openAgentDriver } from "./agent-driver.ts";
+import type { AgentContainers } from "./containers/agent-containers.ts";
 import { ArtifactCache } from "./files/artifact-cache.ts";
 import { RobotLabels } from "./files/robot-labels.ts";
 import { TaskFiles } from "./files/task-files.ts";
 import { AgentCredential } from "./identity/agent-credential.ts";
 import { AgentIdentity } from "./identity/agent-identity.ts";
 import { LeaseGuard } from "./leases/lease-guard.ts";
+import type { DockerPolicy } from "./policy/docker-policy.ts";
 import { defaultRobotPolicy } from "./policy/robot-policy.ts";
 import { readDeviceInfo } from "./read-device-info.ts";
 import { openTaskRecords, type TaskRecords } from "./task-records.ts";
@@ -18,6 +20,10 @@ import { openTaskRecords, type TaskRecords } from "./task-records.ts";
 /** What an agent has on disk. */
 export interface AgentParts {
   readonly driver: Driver;
+  /** Undefined if the robot runs no containers. */
+  readonly containers: AgentContainers | undefined;
+  /** Why the robot runs none although its policy allows them. */
+  readonly noContainers?: string;
   readonly records: TaskRecords;
   readonly guard: LeaseGuard;
   /** Absolute. */
@@ -34,7 +40,11 @@ export async function openAgentParts(options: AgentOptions & AgentDependencies):
   const workDir = isAbsolute(options.workDir) ? options.workDir : resolve(options.workDir);
   const agentDir = join(workDir, ".agent");
   const isIsolating = options.policy?.isolation !== undefined;
-  const driver = options.driver ?? (await openAgentDriver({ dir: agentDir, clock, random, isIsolating }));
+  const { docker } = options.policy ?? defaultRobotPolicy;
+  const opened = docker === undefined ? undefined : await openContainers(join(agentDir, "containers"), docker, options);
+  const containers = typeof opened === "string" ? undefined : opened;
+  const driver =
+    options.driver ?? (await openAgentDriver({ dir: agentDir, clock, random, isIsolating, containers: containers?.driver }));
   const records = await openTaskRecords(join(agentDir, "tasks"));
   const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
   const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
@@ -54,5 +64,16 @@ export async function openAgentParts(options: AgentOptions & AgentDependencies):
     labels: () => robotLabels.current,
     deviceInfo: () => readDeviceInfo(clock.now(), options.policy),
   });
-  return { driver, records, guard, workDir, credential, identity, robotLabels, files };
+  const noContainers = typeof opened === "string" ? { noContainers: opened } : {};
+  return { ...noContainers, containers, driver, records, guard, workDir, credential, identity, robotLabels, files };
+}
+
+/** Robots without containers do not load what they need. */
+async function openContainers(
+  dir: string,
+  policy: DockerPolicy,
+  { clock, random = Math.random }: AgentDependencies & Pick<AgentOptions, "clock">,
+): Promise<AgentContainers | string> {
+  const { openAgentContainers } = await import("./containers/agent-containers.ts");
+  return await openAgentContainers({ dir, clock, random, policy });
 }

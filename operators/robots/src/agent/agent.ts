@@ -79,7 +79,7 @@ class RobotAgent implements RunningAgent {
     });
     this.#instanceId = options.instanceId ?? randomUUID();
     this.#robotLabels = parts.robotLabels;
-    this.#policy = agentPolicyOf(robotId, options.policy ?? defaultRobotPolicy);
+    this.#policy = agentPolicyOf(robotId, options.policy ?? defaultRobotPolicy, parts);
     this.#state = { robotId, bootId: this.#bootId, tasks: new Map() };
     this.#announcements = new Announcements({
       ...options,

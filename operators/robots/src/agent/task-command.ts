@@ -2,7 +2,7 @@ import type { JsonObject } from "@keelson/api-machinery";
 import type { AgentPolicy } from "./policy/agent-policy.ts";
 import { child, InvalidField, own, text, texts } from "./task-fields.ts";
 
-/** The command line of a task. **Errors**: {@link InvalidField}. */
+/** The command line of a task; of a container, what stands for it. **Errors**: {@link InvalidField}. */
 export function commandOf(spec: JsonObject, policy: AgentPolicy): readonly [string, ...string[]] {
   const driver = own(spec, "driver");
   if (typeof driver !== "string" || !policy.drivers.includes(driver)) {
@@ -12,6 +12,7 @@ export function commandOf(spec: JsonObject, policy: AgentPolicy): readonly [stri
       `spec.driver: robot ${policy.robotId} has no driver ${JSON.stringify(driver)}${why}; it has ${policy.drivers.join(", ")}`,
     );
   }
+  if (driver === "docker") return ["docker"];
   if (driver === "java") return javaCommandOf(child(child(spec, "config"), "javaConfig"));
   const config = child(child(spec, "config"), "execConfig");
   const command = text(config, "command", "spec.config.execConfig");

@@ -1,12 +1,10 @@
 import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
-import { parseDuration } from "@keelson/api-machinery/time";
 import type { Limits } from "@keelson/execution";
 import { bareNumber, parseResourceRequest } from "../placement/resource-request.ts";
-import type { RestartPolicy } from "../api/policies.ts";
-import { completeRestartPolicy } from "../work/restart-policy.ts";
-import { defaultLostAfterMs, minLostAfterMs } from "../work/disconnect-policy.ts";
 import { deviceVariables, forbiddenDevice, type TaskDevice, taskDevices } from "./devices/task-devices.ts";
+import { containerProblem, type ContainerOrder, readContainer } from "./containers/container-order.ts";
+import { adoptsOf, durationMs, isLeased, leaseMs, type LocalRestart, restartOf } from "./order-lifetime.ts";
 import { commandOf } from "./task-command.ts";
 import { child, InvalidField, own, text } from "./task-fields.ts";
 import { taskUidPattern } from "../protocol/messages.ts";
@@ -24,8 +22,8 @@ export interface TaskOrder {
   readonly timeoutMs?: number;
   readonly killGraceMs?: number;
   readonly limits?: Limits;
-  /** Set if the robot restarts the program itself. `count` is the number of restarts before this attempt. */
-  readonly restart?: { readonly policy: RestartPolicy; readonly count: number };
+  /** Set if the robot restarts the program itself. */
+  readonly restart?: LocalRestart;
   /** A file to write before the program starts. `path` is relative to the task's folder. */
   readonly payload?: { readonly path: string; readonly base64: string };
   /** Files to fetch before the program starts. */
@@ -34,6 +32,8 @@ export interface TaskOrder {
   readonly templates?: readonly TaskTemplate[];
   /** Metadata for templates. */
   readonly meta?: Readonly<Record<string, string>>;
+  /** Set if the program is a container, whose command this is not. */
+  readonly container?: ContainerOrder;
   /** Devices that the program gets. */
   readonly devices?: readonly TaskDevice[];
   /** What the program can see of the robot. Unset: everything that its user can. */
@@ -68,19 +68,6 @@ function variables(value: unknown): Readonly<Record<string, string>> {
     if (typeof content !== "string" || content.includes("\0")) throw new InvalidField(`spec.env.${name} must be a string`);
   }
   return Object.fromEntries(Object.entries(value).map(([name, content]) => [name, String(content)]));
-}
-
-function durationMs(spec: JsonObject, field: string): number | undefined {
-  const value = text(spec, field, "spec");
-  if (value === undefined) return undefined;
-  let ms: number;
-  try {
-    ms = parseDuration(value);
-  } catch {
-    throw new InvalidField(`spec.${field}: ${JSON.stringify(value)} must be a duration such as 90s or 1m30s`);
-  }
-  if (!(ms >= 0)) throw new InvalidField(`spec.${field}: ${JSON.stringify(value)} must not be negative`);
-  return Math.ceil(ms);
 }
 
 function amount(resources: JsonObject, field: string, read: (value: string | number) => number): number | undefined {
@@ -118,7 +105,13 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   const payload = payloadOf(spec);
   const devices = taskDevices(spec, policy);
   const user = text(spec, "user", "spec");
-  const forbidden = programProblem(policy, { command: command[0], user });
+  const container = own(spec, "driver") === "docker" ? readContainer(child(child(spec, "config"), "dockerConfig")) : undefined;
+  if (container !== undefined && devices.length > 0)
+    throw new InvalidField("spec.resources.devices: the driver docker has none");
+  const forbidden =
+    container === undefined
+      ? programProblem(policy, { command: command[0], user })
+      : containerProblem(policy.docker, container);
   if (forbidden !== undefined) throw new InvalidField(forbidden);
   const timeoutMs = durationMs(spec, "timeout");
   const killGraceMs = durationMs(spec, "killTimeout");
@@ -142,9 +135,10 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(killGraceMs !== undefined && { killGraceMs }),
     ...restartOf(task, spec),
     ...(payload !== undefined && { payload }),
+    ...(container !== undefined && { container }),
     ...(devices.length > 0 && { devices }),
     ...filesOf(spec, policy),
-    ...(policy.isolation !== undefined && own(spec, "driver") !== "raw_exec" && { isolation: policy.isolation }),
+    ...(policy.isolation !== undefined && isIsolated(own(spec, "driver")) && { isolation: policy.isolation }),
     ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(task, spec), graceMs: killGraceMs ?? defaultGraceMs } }),
     ...((cpuMillis !== undefined || memoryBytes !== undefined) && {
       limits: { ...(cpuMillis !== undefined && { cpuMillis }), ...(memoryBytes !== undefined && { memoryBytes }) },
@@ -152,16 +146,24 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   };
 }
 
+const isIsolated = (driver: unknown): boolean => driver !== "raw_exec" && driver !== "docker";
+
 /** Why a task that was accepted under an earlier policy may no longer start; undefined if it may. */
 export function orderProblem(policy: AgentPolicy, order: TaskOrder): string | undefined {
-  const { command, user, artifacts = [], devices = [], isolation } = order;
-  if (policy.isolation !== undefined && isolation === undefined && !policy.drivers.includes("raw_exec")) {
+  const { command, user, artifacts = [], devices = [], container, isolation } = order;
+  if (
+    container === undefined &&
+    policy.isolation !== undefined &&
+    isolation === undefined &&
+    !policy.drivers.includes("raw_exec")
+  ) {
     return "spec.driver: the robot's policy requires isolation";
   }
   for (const [index, { url, sha256 }] of artifacts.entries()) {
     const problem = sourceProblem(policy.artifacts, new URL(url), sha256);
     if (problem !== undefined) return `spec.artifacts[${index}]${problem}`;
   }
+  if (container !== undefined) return containerProblem(policy.docker, container);
   return forbiddenDevice(policy, devices) ?? programProblem(policy, { command: command[0], user });
 }
 
@@ -207,50 +209,6 @@ function payloadOf(spec: JsonObject): TaskOrder["payload"] {
 
 /** A relative path whose parts do not begin with a dot. */
 const payloadPathPattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(?:\/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$/;
-
-/** A service is restarted by the robot, so that it needs no network for it. */
-function restartOf(task: JsonObject, spec: JsonObject): Pick<TaskOrder, "restart"> {
-  const type = own(spec, "type");
-  const policy = own(spec, "restartPolicy");
-  if ((type !== "service" && type !== "system") || !isJsonObject(policy)) return {};
-  const { attempts, mode } = policy;
-  if (attempts === 0) return {};
-  const interval = text(policy, "interval", "spec.restartPolicy");
-  const delay = text(policy, "delay", "spec.restartPolicy");
-  const count = own(child(task, "status"), "restartCount");
-  return {
-    restart: {
-      policy: completeRestartPolicy(
-        {
-          ...(typeof attempts === "number" ? { attempts } : {}),
-          ...(interval === undefined ? {} : { interval }),
-          ...(delay === undefined ? {} : { delay }),
-          ...(mode === "delay" || mode === "fail" ? { mode } : {}),
-        },
-        type,
-      ),
-      count: typeof count === "number" ? count : 0,
-    },
-  };
-}
-
-/** Whether the server dispatched an attempt with a lease. */
-function isLeased(task: JsonObject, attempt: number): boolean {
-  return own(child(child(task, "status"), "lease"), "attempt") === attempt;
-}
-
-/** The duration that the server has recorded. An earlier server records none. */
-function leaseMs(task: JsonObject, spec: JsonObject): number {
-  const recorded = own(child(child(task, "status"), "lease"), "durationMs");
-  if (typeof recorded === "number" && Number.isSafeInteger(recorded)) return Math.max(recorded, minLostAfterMs);
-  return Math.max(durationMs(child(spec, "disconnect"), "lostAfter") ?? defaultLostAfterMs, minLostAfterMs);
-}
-
-/** The attempt that this one adopts, if it ran on this robot. */
-function adoptsOf(task: JsonObject, robotId: string): { readonly adopts?: number } {
-  const { robot, attempt } = child(child(task, "status"), "adopted");
-  return robot === robotId && typeof attempt === "number" ? { adopts: attempt } : {};
-}
 
 /**
  * Parses a dispatch message. Returns a string, the reason, if the message cannot even be answered (it has no uid that may become a

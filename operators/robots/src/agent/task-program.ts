@@ -1,4 +1,5 @@
 import { defaultPath, type Isolation, type ProgramSpec } from "@keelson/execution";
+import type { containerProgram } from "./containers/container-program.ts";
 import { devicesMetadata } from "./devices/device-claims.ts";
 import type { TaskIsolation } from "./policy/robot-policy.ts";
 import type { TaskOrder } from "./task-order.ts";
@@ -16,23 +17,35 @@ export function programId(uid: string, attempt: number, run = 0): string {
   return run === 0 ? `${uid}-${attempt}` : `${uid}-${attempt}.${run}`;
 }
 
-/** The program of an attempt. `dir` is the task's folder, and `devices` are the paths that an isolated program can see. */
+/** Where a program runs. */
+export interface ProgramPlace {
+  /** The task's folder. */
+  readonly dir: string;
+  /** Paths of devices that an isolated program can see. Default: none. */
+  readonly devices?: readonly string[];
+  /** The container that the program is. Default: none. */
+  readonly container?: ReturnType<typeof containerProgram>;
+}
+
+/** The program of an attempt. */
 export function programSpecOf(
   { uid, attempt, run }: ProgramName,
   order: TaskOrder,
-  { dir, devices = [] }: { readonly dir: string; readonly devices?: readonly string[] },
+  { dir, devices = [], container }: ProgramPlace,
 ): ProgramSpec {
   const own = (order.devices ?? []).flatMap(({ ids }) => ids);
   return {
     id: programId(uid, attempt, run),
     command: order.command,
-    env: { PATH: defaultPath, HOME: dir, ...order.env },
+    // Containers have those of their image.
+    env: { ...(container === undefined && { PATH: defaultPath, HOME: dir }), ...order.env },
     cwd: dir,
     ...(order.user !== undefined && { user: order.user }),
     ...(order.limits !== undefined && { limits: order.limits }),
     ...(order.timeoutMs !== undefined && { timeoutMs: order.timeoutMs }),
     ...(order.killGraceMs !== undefined && { killGraceMs: order.killGraceMs }),
     ...(order.isolation !== undefined && { isolation: isolationOf(order.isolation, dir, devices) }),
+    ...container,
     metadata: {
       ...{ uid, attempt: String(attempt), run: String(run) },
       ...(own.length > 0 && { [devicesMetadata]: own.join(" ") }),

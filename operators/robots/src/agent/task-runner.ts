@@ -5,6 +5,7 @@ import type { Logger } from "@keelson/controller";
 import { type Driver, type Exited, type Program, readLogTail } from "@keelson/execution";
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
+import type { AgentContainers } from "./containers/agent-containers.ts";
 import type { AgentPolicy } from "./policy/agent-policy.ts";
 import type { TaskFiles } from "./files/task-files.ts";
 import { startFailed, TaskStarts } from "./task-starts.ts";
@@ -19,6 +20,8 @@ import { logTailBytes, noLogs } from "./task-reports.ts";
 export interface TaskRunnerOptions {
   /** Runs the programs. The runner closes it. */
   readonly driver: Driver;
+  /** Images of containers. Undefined if the robot runs none. */
+  readonly containers: Pick<AgentContainers, "find" | "image"> | undefined;
   readonly records: TaskRecords;
   /** Enforces leases while no agent is alive. */
   readonly guard: LeaseGuard;

@@ -1,7 +1,8 @@
 import { chown, mkdir, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
-import { ExecutionError, type Exited, type Program, resolveLocalUser } from "@keelson/execution";
-import { RobotsError } from "../robots-error.ts";
+import { ExecutionError, type Exited, ImageError, type Program, resolveLocalUser } from "@keelson/execution";
+import { RobotsError, type RobotsErrorCode } from "../robots-error.ts";
+import { containerProgram } from "./containers/container-program.ts";
 import { DeviceClaims } from "./devices/device-claims.ts";
 import { devicePaths, missingDevice } from "./devices/task-devices.ts";
 import { TaskDownloads } from "./files/task-downloads.ts";
@@ -9,13 +10,16 @@ import type { FilesTarget, TemplateChanges } from "./files/task-files.ts";
 import { type HeldTask, isWaitingToStart } from "./held-task.ts";
 import { orderProblem, type TaskOrder, underPolicy } from "./task-order.ts";
 import { writePayload } from "./task-payload.ts";
-import { programId, type ProgramName, programSpecOf } from "./task-program.ts";
+import { programId, type ProgramName, type ProgramPlace, programSpecOf } from "./task-program.ts";
 import { noLogs } from "./task-reports.ts";
 import type { TaskRunnerOptions } from "./task-runner.ts";
 
 /** Options of {@link TaskStarts}. */
 export interface TaskStartsOptions
-  extends Pick<TaskRunnerOptions, "driver" | "workDir" | "clock" | "log" | "onEvent" | "taskOf" | "files" | "policy"> {
+  extends Pick<
+    TaskRunnerOptions,
+    "driver" | "containers" | "workDir" | "clock" | "log" | "onEvent" | "taskOf" | "files" | "policy"
+  > {
   /** Runs work after the effects on a task so far. */
   readonly enqueue: (uid: string, work: () => Promise<void>) => Promise<void>;
   /** Whether the last record of a task is on disk. */
@@ -59,8 +63,10 @@ export class TaskStarts {
       return;
     }
     // A restart on this robot finds the artifacts in the folder.
-    if ((order.artifacts ?? []).length === 0 || this.#options.taskOf(uid)?.rendered !== undefined) {
-      await this.#launch(name, order, target);
+    const hasFiles = (order.artifacts ?? []).length === 0 || this.#options.taskOf(uid)?.rendered !== undefined;
+    const place = hasFiles ? await this.#placeWithoutPull(name, order, target.dir) : undefined;
+    if (place !== undefined) {
+      await this.#launch(name, order, target, place);
       return;
     }
     void this.#options.onEvent({ kind: "downloading", ...name });
@@ -71,14 +77,39 @@ export class TaskStarts {
   async #download(name: ProgramName, order: TaskOrder, target: FilesTarget, signal: AbortSignal): Promise<void> {
     try {
       await prepareFolder(target);
-      await this.#options.files.fetch(order, target, signal);
-      void this.#options.enqueue(name.uid, () => this.#launch(name, order, target));
+      // Restarts keep what is in the folder.
+      if (this.#options.taskOf(name.uid)?.rendered === undefined) await this.#options.files.fetch(order, target, signal);
+      const place = await this.#placeOf(order, target.dir, signal);
+      void this.#options.enqueue(name.uid, () => this.#launch(name, order, target, place));
     } catch (error) {
       if (!signal.aborted) this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error), isDownload: true });
     }
   }
 
-  async #launch(name: ProgramName, order: TaskOrder, target: FilesTarget): Promise<void> {
+  /** Where the program of a task runs. The image of a container is pulled if necessary. */
+  async #placeOf({ container }: TaskOrder, dir: string, signal: AbortSignal): Promise<ProgramPlace> {
+    const { containers, policy } = this.#options;
+    if (container === undefined) return { dir };
+    if (containers === undefined) throw new RobotsError("ImageNotFound", "the robot runs no containers");
+    const image = await containers.image(container.image, signal);
+    return { dir, container: containerProgram(container, { image, dir, policy: policy.docker }) };
+  }
+
+  /** Where the program of a task runs; undefined if its image must be pulled, or if that cannot be said yet. */
+  async #placeWithoutPull({ uid }: ProgramName, { container }: TaskOrder, dir: string): Promise<ProgramPlace | undefined> {
+    if (container === undefined) return { dir };
+    const { containers, policy, log } = this.#options;
+    try {
+      const image = await containers?.find(container.image);
+      return image && { dir, container: containerProgram(container, { image, dir, policy: policy.docker }) };
+    } catch (error) {
+      // Reported when it happens again.
+      log.warn({ task: uid }, `could not look for the image ${container.image}: ${textOf(error)}`);
+      return undefined;
+    }
+  }
+
+  async #launch(name: ProgramName, order: TaskOrder, target: FilesTarget, place: ProgramPlace): Promise<void> {
     const { driver, log, files, policy, onEvent, onStarted } = this.#options;
     const { uid } = name;
     if (!this.#isWaiting(name)) return;
@@ -98,7 +129,7 @@ export class TaskStarts {
         const { digests } = files.render(order, target);
         void onEvent({ kind: "rendered", ...name, digests });
       }
-      program = await driver.start(programSpecOf(name, order, { dir: target.dir, devices: devicePaths(policy, devices) }));
+      program = await driver.start(programSpecOf(name, order, { ...place, devices: devicePaths(policy, devices) }));
       await linkLogs(target.dir, program);
     } catch (error) {
       this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error) });
@@ -153,8 +184,9 @@ export class TaskStarts {
     void onEvent({ kind: "templates-changed", ...event });
   }
 
-  #targetOf(uid: string, { user }: TaskOrder): FilesTarget | { readonly problem: string } {
-    const owner = user === undefined ? undefined : resolveLocalUser(user);
+  #targetOf(uid: string, { user, container }: TaskOrder): FilesTarget | { readonly problem: string } {
+    // Users of a container are those of its image.
+    const owner = user === undefined || container !== undefined ? undefined : resolveLocalUser(user);
     return owner !== undefined && "problem" in owner ? owner : { dir: join(this.#options.workDir, uid), owner };
   }
 
@@ -194,8 +226,13 @@ async function linkLogs(dir: string, program: Program): Promise<void> {
 
 const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
+const permanentCodes: ReadonlySet<RobotsErrorCode> = new Set([
+  ...(["ArtifactForbidden", "InvalidTemplate", "ImageNotFound", "InvalidContainer"] as const),
+]);
+
 /** Whether another attempt would fail in the same way. */
 function isPermanentFailure(error: unknown): boolean {
   if (error instanceof ExecutionError) return error.code === "InvalidSpec";
-  return error instanceof RobotsError && (error.code === "ArtifactForbidden" || error.code === "InvalidTemplate");
+  if (error instanceof ImageError) return error.code !== "Unavailable";
+  return error instanceof RobotsError && permanentCodes.has(error.code);
 }

@@ -4,7 +4,7 @@ import { choice, int32 } from "@keelson/api-machinery/fields";
 /** The driver of a task. */
 export const driver = choice(
   ["exec", "docker", "java", "raw_exec"],
-  "Driver that runs the program: exec and raw_exec run a process, java a Java program. Robots list theirs in status.drivers; an agent rejects a driver that it does not have.",
+  "Driver that runs the program: exec and raw_exec run a process, java a Java program, docker a container. Robots list theirs in status.drivers; an agent rejects a driver that it does not have.",
 );
 
 const ExecConfig = Type.Object(
@@ -17,10 +17,14 @@ const ExecConfig = Type.Object(
 
 const DockerConfig = Type.Object(
   {
-    image: Type.String({ description: "Image reference.", minLength: 1 }),
+    image: Type.String({ description: "Image. busybox is docker.io/library/busybox:latest.", minLength: 1 }),
     command: Type.Optional(Type.Array(Type.String(), { description: "Replaces the image's entry point." })),
-    args: Type.Optional(Type.Array(Type.String(), { description: "Arguments." })),
-    workDir: Type.Optional(Type.String({ description: "Working directory inside the container." })),
+    args: Type.Optional(
+      Type.Array(Type.String(), { description: "Replaces the image's arguments. With a command, the image's are not used." }),
+    ),
+    workDir: Type.Optional(
+      Type.String({ description: "Working directory inside the container, as an absolute path. Default: the image's." }),
+    ),
     ports: Type.Optional(
       Type.Array(
         Type.Object({
@@ -29,7 +33,7 @@ const DockerConfig = Type.Object(
           to: Type.Optional(int32("Port in the container.", { minimum: 0, maximum: 65535 })),
           hostIP: Type.Optional(Type.String({ description: "Address on the robot." })),
         }),
-        { description: "Ports to publish." },
+        { description: "Ports of the container. It has the robot's network, so `to` must be the same as `value`." },
       ),
     ),
     volumes: Type.Optional(
@@ -39,10 +43,12 @@ const DockerConfig = Type.Object(
           source: Type.String({ description: "Path on the robot." }),
           readOnly: Type.Optional(Type.Boolean({ description: "Mount it read-only." })),
         }),
-        { description: "Folders of the robot to mount into the container." },
+        { description: "Files and folders of the robot to mount into the container. The robot's policy must list them." },
       ),
     ),
-    networkMode: Type.Optional(Type.String({ description: "Docker's network mode." })),
+    networkMode: Type.Optional(
+      Type.String({ description: "host: the robot's network; none: no network. Default: what the robot's policy allows." }),
+    ),
   },
   { description: "A container, for the driver docker." },
 );

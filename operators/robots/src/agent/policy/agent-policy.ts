@@ -10,14 +10,18 @@ export interface AgentPolicy extends RobotPolicy {
   readonly unavailable?: Readonly<Record<string, string>>;
 }
 
-/** A policy without the drivers whose programs are not installed. */
+/** A policy without the drivers that cannot be used. `noContainers`: why containers cannot be. */
 export function agentPolicyOf(
   robotId: string,
   policy: RobotPolicy,
-  exists: (path: string) => boolean = existsSync,
+  { exists = existsSync, noContainers }: { readonly exists?: (path: string) => boolean; readonly noContainers?: string } = {},
 ): AgentPolicy {
   const hasJava = defaultPath.split(":").some((folder) => exists(join(folder, "java")));
-  if (hasJava || !policy.drivers.includes("java")) return { robotId, ...policy };
-  const drivers = policy.drivers.filter((driver) => driver !== "java");
-  return { robotId, ...policy, drivers, unavailable: { java: `java is not installed in ${defaultPath}` } };
+  const unavailable = {
+    ...(!hasJava && policy.drivers.includes("java") && { java: `java is not installed in ${defaultPath}` }),
+    ...(noContainers !== undefined && policy.drivers.includes("docker") && { docker: noContainers }),
+  };
+  if (Object.keys(unavailable).length === 0) return { robotId, ...policy };
+  const drivers = policy.drivers.filter((driver) => !Object.hasOwn(unavailable, driver));
+  return { robotId, ...policy, drivers, unavailable };
 }

@@ -29,6 +29,12 @@ test.each([
   [{ isolation: { network: "host" } }, "isolation.network"],
   [{ isolation: { paths: ["opt"] } }, "isolation.paths"],
   [{ isolation: { writablePaths: ["/"] } }, "isolation.writablePaths"],
+  [{ docker: true }, "docker must be an object"],
+  [{ docker: { volumes: ["/srv/"] } }, 'docker.volumes: "/srv/" must be an absolute path'],
+  [{ docker: { writableVolumes: ["/"] } }, "docker.writableVolumes"],
+  [{ docker: { network: "bridge" } }, 'docker.network: "bridge" must be shared or none'],
+  [{ docker: { socket: "containerd.sock" } }, "docker.socket"],
+  [{ docker: { pull: "yes" } }, "docker.pull"],
   [{ locationFile: "run/x" }, "locationFile"],
   [{ devices: {} }, "devices: {} must be a list"],
   [{ devices: [{ paths: ["/dev/x"] }] }, "devices[0].name"],
@@ -83,9 +89,22 @@ test("with isolation, a driver without it must be allowed explicitly", () => {
 });
 
 test("a robot without java does not offer it", () => {
-  expect(agentPolicyOf("r1", defaultRobotPolicy, () => true).drivers).toEqual(["exec", "raw_exec", "java"]);
-  expect(agentPolicyOf("r1", defaultRobotPolicy, () => false)).toMatchObject({
+  expect(agentPolicyOf("r1", defaultRobotPolicy, { exists: () => true }).drivers).toEqual(["exec", "raw_exec", "java"]);
+  expect(agentPolicyOf("r1", defaultRobotPolicy, { exists: () => false })).toMatchObject({
     ...{ drivers: ["exec", "raw_exec"], unavailable: { java: expect.stringContaining("java is not installed") } },
+  });
+});
+
+test("containers must be allowed, and need containerd", () => {
+  expect(readRobotPolicy({}).drivers).not.toContain("docker");
+  const policy = readRobotPolicy({ docker: {} });
+  expect(policy.drivers).toEqual(["exec", "raw_exec", "java", "docker"]);
+  expect(policy.docker).toEqual({ pull: true, network: "shared", volumes: [], writableVolumes: [] });
+  expect(readRobotPolicy({ docker: {}, isolation: {} }).drivers).toEqual(["exec", "java", "docker"]);
+  expect(readRobotPolicy({ docker: {}, drivers: ["docker"] }).drivers).toEqual(["docker"]);
+  const noContainers = "containerd does not answer";
+  expect(agentPolicyOf("r1", policy, { exists: () => true, noContainers })).toMatchObject({
+    ...{ drivers: ["exec", "raw_exec", "java"], unavailable: { docker: noContainers } },
   });
 });
 

@@ -1,4 +1,5 @@
 import { type DevicePolicy, readDevicePolicies } from "./device-policy.ts";
+import { type DockerPolicy, readDockerPolicy } from "./docker-policy.ts";
 import { duration, fields, invalid, isPlainPath, names, size } from "./policy-fields.ts";
 
 /** What the owner of a robot allows. It overrides whatever the server sends. */
@@ -16,6 +17,8 @@ export interface RobotPolicy {
   readonly artifacts: ArtifactPolicy;
   /** Devices that tasks can get. Default: none. */
   readonly devices?: readonly DevicePolicy[];
+  /** Containers of the driver `docker`. Default: none. */
+  readonly docker?: DockerPolicy;
   /** Absolute path of a file with the robot's location. Default: it reports none. */
   readonly locationFile?: string;
 }
@@ -67,7 +70,7 @@ export const defaultRobotPolicy: RobotPolicy = {
  */
 export function readRobotPolicy(value: unknown): RobotPolicy {
   const policy = fields(value, "", [
-    ...["drivers", "users", "commands", "exec", "isolation", "artifacts", "devices", "locationFile"],
+    ...["drivers", "users", "commands", "exec", "isolation", "artifacts", "devices", "docker", "locationFile"],
   ]);
   const { artifacts: defaults } = defaultRobotPolicy;
   const artifacts = fields(policy.artifacts ?? {}, "artifacts", [
@@ -76,9 +79,11 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
   const users = names(policy.users, "users");
   const commands = names(policy.commands, "commands");
   const isolation = policy.isolation === undefined ? undefined : readIsolation(policy.isolation);
-  const known = defaultRobotPolicy.drivers;
+  const docker = policy.docker === undefined ? undefined : readDockerPolicy(policy.docker);
+  const known = [...defaultRobotPolicy.drivers, ...(docker === undefined ? [] : ["docker"])];
   // A driver without isolation must be allowed explicitly.
-  const drivers = names(policy.drivers, "drivers") ?? (isolation === undefined ? known : ["exec", "java"]);
+  const allowed = isolation === undefined ? known : known.filter((driver) => driver !== "raw_exec");
+  const drivers = names(policy.drivers, "drivers") ?? allowed;
   const sources = names(artifacts.sources, "artifacts.sources") ?? defaults.sources;
   const { requireChecksum = defaults.requireChecksum } = artifacts;
   for (const driver of drivers) {
@@ -109,6 +114,7 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
     ...(exec === undefined ? {} : { exec }),
     ...(isolation === undefined ? {} : { isolation }),
     ...(policy.devices === undefined ? {} : { devices: readDevicePolicies(policy.devices) }),
+    ...(docker === undefined ? {} : { docker }),
     ...(locationFile === undefined ? {} : { locationFile }),
     artifacts: {
       sources,

@@ -1,0 +1,111 @@
+import { existsSync, readdirSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Clock } from "@keelson/api-machinery/time";
+import {
+  type ContainerdImages,
+  type ContainerImage,
+  createContainerdDriver,
+  type Driver,
+  ExecutionError,
+  openContainerdImages,
+  pullImage,
+  readDockerCredentials,
+} from "@keelson/execution";
+import { RobotsError } from "../../robots-error.ts";
+import type { DockerPolicy } from "../policy/docker-policy.ts";
+
+/** Options of {@link openAgentContainers}. */
+export interface AgentContainersOptions {
+  /** Folder of the containers. */
+  readonly dir: string;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly policy: DockerPolicy;
+}
+
+/** Containers of a robot, and their images. */
+export interface AgentContainers {
+  readonly driver: Driver;
+  /** Finds an image by its full name. Undefined if the robot does not have it. */
+  find(name: string): Promise<ContainerImage | undefined>;
+  /**
+   * Finds an image by its full name, and pulls it if the robot does not have it.
+   *
+   * **Errors**: {@link RobotsError} with the code `ImageNotFound` if the policy forbids that; an `ImageError`; `signal`'s reason.
+   */
+  image(name: string, signal?: AbortSignal): Promise<ContainerImage>;
+}
+
+/**
+ * Connects to containerd. Returns why containers cannot be used.
+ *
+ * **Errors**: `ExecutionError` with the code `Unsupported` if containerd does not answer although containers of the last agent may be
+ * running: they would be reported as lost.
+ */
+export async function openAgentContainers(options: AgentContainersOptions): Promise<AgentContainers | string> {
+  const { dir, clock, random, policy } = options;
+  const containerd = policy.socket === undefined ? {} : { socket: policy.socket };
+  try {
+    const images = await openContainerdImages({ ...containerd, random, now: () => clock.now() });
+    const driver = await createContainerdDriver({ ...containerd, dir: join(dir, "programs"), clock, random });
+    return new RobotContainers(driver, images, options);
+  } catch (error) {
+    if (!(error instanceof ExecutionError && error.code === "Unsupported") || hasPrograms(join(dir, "programs"))) throw error;
+    return error.message;
+  }
+}
+
+function hasPrograms(dir: string): boolean {
+  if (!existsSync(dir)) return false;
+  return readdirSync(dir, { withFileTypes: true }).some((entry) => entry.isDirectory() && !entry.name.startsWith("."));
+}
+
+class RobotContainers implements AgentContainers {
+  readonly driver: Driver;
+  readonly #images: ContainerdImages;
+  readonly #options: AgentContainersOptions;
+  /** The last pull. Images share layers, so one is pulled after the other. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(driver: Driver, images: ContainerdImages, options: AgentContainersOptions) {
+    this.driver = driver;
+    this.#images = images;
+    this.#options = options;
+  }
+
+  async find(name: string): Promise<ContainerImage | undefined> {
+    return await this.#images.find(name);
+  }
+
+  async image(name: string, signal?: AbortSignal): Promise<ContainerImage> {
+    const found = await this.find(name);
+    if (found !== undefined) return found;
+    if (!this.#options.policy.pull) {
+      throw new RobotsError("ImageNotFound", `image ${name} not found on the robot, whose policy forbids pulling it`);
+    }
+    const pulled = this.#last.then(() => this.#pull(name, signal));
+    this.#last = pulled.catch(() => {});
+    return await pulled;
+  }
+
+  async #pull(name: string, signal: AbortSignal | undefined): Promise<ContainerImage> {
+    signal?.throwIfAborted();
+    const before = await this.find(name);
+    if (before !== undefined) return before;
+    const temporary = join(this.#options.dir, "pulls");
+    await mkdir(temporary, { recursive: true });
+    const { credentialsFile } = this.#options.policy;
+    const credentials = credentialsFile === undefined ? undefined : await readDockerCredentials(credentialsFile);
+    const layout = await pullImage(name, {
+      ...{ temporary, fetch: globalThis.fetch },
+      ...(credentials !== undefined && { credentials }),
+      ...(signal !== undefined && { signal }),
+    });
+    try {
+      return await this.#images.add(name, layout);
+    } finally {
+      await layout.close();
+    }
+  }
+}

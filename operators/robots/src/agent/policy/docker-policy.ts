@@ -1,0 +1,53 @@
+import { fields, invalid, isPlainPath, names } from "./policy-fields.ts";
+
+/** What containers of the driver `docker` may do on a robot. */
+export interface DockerPolicy {
+  /** Socket of containerd. Default: that of the execution package. */
+  readonly socket?: string;
+  /** Prefixes of full image names, such as `registry.example.com/fleet/`. Default: any image. */
+  readonly images?: readonly string[];
+  /** Whether images that the robot does not have are pulled from their registry. */
+  readonly pull: boolean;
+  /** `none`: no network but a loopback interface of its own. */
+  readonly network: "shared" | "none";
+  /** Path of a Docker configuration with accounts for registries. Default: pulls are anonymous. */
+  readonly credentialsFile?: string;
+  /** Files and folders that containers can mount read-only. */
+  readonly volumes: readonly string[];
+  /** Files and folders that containers can mount and change. */
+  readonly writableVolumes: readonly string[];
+}
+
+/** Reads the field `docker` of a policy. **Errors**: `RobotsError` with the code `InvalidPolicy`, which names the field. */
+export function readDockerPolicy(value: unknown): DockerPolicy {
+  const policy = fields(value, "docker", [
+    ...["socket", "images", "pull", "credentialsFile", "network", "volumes", "writableVolumes"],
+  ]);
+  const { pull = true, network = "shared" } = policy;
+  const [socket, credentialsFile] = [
+    pathOf(policy.socket, "docker.socket"),
+    pathOf(policy.credentialsFile, "docker.credentialsFile"),
+  ];
+  if (typeof pull !== "boolean") throw invalid("docker.pull", pull, "must be true or false");
+  if (network !== "shared" && network !== "none") throw invalid("docker.network", network, "must be shared or none");
+  const images = names(policy.images, "docker.images");
+  const pathsOf = (field: "volumes" | "writableVolumes"): readonly string[] => {
+    const paths = names(policy[field], `docker.${field}`) ?? [];
+    for (const path of paths) {
+      if (!isPlainPath(path) || path === "/" || path.endsWith("/"))
+        throw invalid(`docker.${field}`, path, "must be an absolute path without . or .. in it, not /, and not end with /");
+    }
+    return paths;
+  };
+  return {
+    ...{ pull, network, volumes: pathsOf("volumes"), writableVolumes: pathsOf("writableVolumes") },
+    ...(socket !== undefined && { socket }),
+    ...(credentialsFile !== undefined && { credentialsFile }),
+    ...(images !== undefined && { images }),
+  };
+}
+
+function pathOf(value: unknown, field: string): string | undefined {
+  if (value === undefined || (typeof value === "string" && isPlainPath(value))) return value;
+  throw invalid(field, value, "must be an absolute path without . or .. in it");
+}
