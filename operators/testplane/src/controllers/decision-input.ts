@@ -13,5 +13,8 @@ export interface DecisionInput<Spec, Status> {
   readonly status: DeepReadonly<Status>;
   readonly observe: (target: Target) => Observation;
   readonly webhookState: (key: string) => WebhookState | undefined;
+  /** Time of the test. */
   readonly now: number;
+  /** What the wall clock, which times of other objects are of, is ahead of `now`. Default: 0. */
+  readonly wallOffsetMs?: number;
 }

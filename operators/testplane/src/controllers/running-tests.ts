@@ -8,14 +8,16 @@ import { mapKind } from "../watching/resource-mapper.ts";
 import { type Reader, ReadRights } from "../watching/read-rights.ts";
 import { type WatchTarget, type WatchView, WatchSet } from "../watching/watch-set.ts";
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
+import { TestClocks } from "./test-clocks.ts";
 import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
 
-/** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read rights and webhook calls. */
+/** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read rights, webhook calls and times. */
 export interface RunningTests {
   readonly watches: WatchSet;
   readonly clusters: ClusterConnections;
   readonly readRights: ReadRights;
   readonly webhooks: WebhookRunner;
+  readonly clocks: TestClocks;
 }
 
 /** The {@link RunningTests} of one controller. */
@@ -37,6 +39,7 @@ export function createRunningTests(fieldManager: string): RunningTestsOf {
           clusters: new ClusterConnections({ fieldManager, clock, log, wake: enqueue }),
           readRights: new ReadRights({ client, clock }),
           webhooks: new WebhookRunner({ clock, wake: enqueue }),
+          clocks: new TestClocks(clock),
         };
         running = tests;
         return () => {

@@ -39,6 +39,7 @@ export interface Observations {
   readonly observe: (target: Target) => Observation;
   readonly webhookState: (key: string) => WebhookState | undefined;
   readonly now: number;
+  readonly wallOffsetMs: number;
 }
 
 /** A decision about a test. The status is written before actions are performed; events are recorded after the write. */
@@ -53,6 +54,8 @@ export interface TestDecision {
 export interface ActionScope<T extends TestObject> {
   readonly test: DeepReadonly<T>;
   readonly context: ReconcileContext;
+  /** Time of the test. */
+  readonly now: () => number;
   readonly actionContext: ActionContext;
   /** The connection to another cluster of the test, or why there is none. */
   readonly cluster: (name: string) => ClusterConnection | Error;
@@ -115,7 +118,7 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
   request: Request,
   context: ReconcileContext,
 ): Promise<Result | undefined> {
-  const { cache, client, clock, signal } = context;
+  const { cache, client, signal } = context;
   const test = cache.get(kind.type, request);
   const current = (test as TestObject | undefined)?.status;
   if (test === undefined || isBeingDeleted(test) || isFinished(current)) {
@@ -123,8 +126,13 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
     void tests.clusters.follow(request, []);
     tests.webhooks.forget(request);
   }
-  if (test === undefined) return undefined;
+  if (test === undefined) {
+    tests.clocks.forget(request);
+    return undefined;
+  }
   const { namespace = "" } = request;
+  const { uid } = test.metadata;
+  const now = (): number => tests.clocks.time(request, uid).now;
   const actionContext: ActionContext = {
     client,
     signal,
@@ -145,7 +153,7 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
     namespace,
     observe: followed?.observe ?? (() => ({ kind: "loading" })),
     webhookState: (key) => tests.webhooks.state(request, key),
-    now: clock.now(),
+    ...tests.clocks.time(request, uid),
   });
   const write = writerOf(kind, context, namespace);
   const written = await write(test, decision.status as DeepReadonly<NonNullable<T["status"]>>, decision.events);
@@ -154,11 +162,12 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
   const retryAfterMs = await kind.act(decision, {
     test: written,
     context,
+    now,
     actionContext: { ...actionContext, owner: written },
     cluster: (name) => followed?.cluster(name) ?? new Error("the test has not started"),
     write,
   });
-  const untilMs = decision.wakeAtMs === undefined ? undefined : Math.max(decision.wakeAtMs - clock.now(), 1);
+  const untilMs = decision.wakeAtMs === undefined ? undefined : Math.max(decision.wakeAtMs - now(), 1);
   const requeueAfterMs = Math.min(retryAfterMs ?? Number.POSITIVE_INFINITY, untilMs ?? Number.POSITIVE_INFINITY);
   return Number.isFinite(requeueAfterMs) ? { requeueAfterMs } : undefined;
 }

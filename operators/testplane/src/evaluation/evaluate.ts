@@ -17,6 +17,8 @@ export interface EvaluationContext {
   readonly scope: string;
   readonly webhookState: (key: string) => WebhookState | undefined;
   readonly now: number;
+  /** What the wall clock, which times of objects are of, is ahead of `now`. Default: 0. */
+  readonly wallOffsetMs?: number;
   /** The Pods of a workload; `loading` until they are listed, undefined if they cannot be read. */
   readonly podsOf: (workload: NonNullable<Resource>) => readonly NonNullable<Resource>[] | "loading" | undefined;
   /** Timeout of a webhook call. */
@@ -120,7 +122,10 @@ function checkOne(
   if (found === undefined) return { result: { ...fail(`unknown function ${expectation.function ?? ""}`), isTerminal: true } };
   const pods = found.needsPods && resource !== undefined ? context.podsOf(resource) : undefined;
   if (pods === "loading") return { result: fail("waiting for the list of Pods") };
-  const { isTerminal = false, ...checked } = found.check(resource, expectation.params ?? {}, { now: context.now, pods });
+  const { now, wallOffsetMs = 0 } = context;
+  const answer = found.check(resource, expectation.params ?? {}, { now: now + wallOffsetMs, pods });
+  const { isTerminal = false, retryAtMs, ...rest } = answer;
+  const checked: CheckResult = { ...rest, ...(retryAtMs === undefined ? {} : { retryAtMs: retryAtMs - wallOffsetMs }) };
   if (tolerates) return { result: checked, ...(checked.retryAtMs === undefined ? {} : { retryAtMs: checked.retryAtMs }) };
   const own = isTerminal ? { ...checked, isTerminal } : checked;
   const result = found.isGeneric ? withTerminalState(own, resource, context) : own;
@@ -157,7 +162,7 @@ function checkByWebhook(
   };
   if (state === undefined) return { result: fail("waiting for the webhook"), webhookCall, isPending: true };
   if (state.kind === "pending") return { result: fail("waiting for the webhook"), isPending: true };
-  const { answer, atMs } = state;
+  const { answer, ageMs } = state;
   const result =
     answer.kind === "error"
       ? fail(answer.message, "no response")
@@ -167,7 +172,7 @@ function checkByWebhook(
   // The response is about an earlier version of the object.
   if (state.stateVersion !== stateVersion) return { result: fail("waiting for the webhook"), webhookCall, isPending: true };
   if (result.passed) return { result };
-  const retryAtMs = atMs + webhookRetryMs;
+  const retryAtMs = now - ageMs + webhookRetryMs;
   const checked = { result, isUnanswered: answer.kind === "error" };
   return now >= retryAtMs ? { ...checked, webhookCall } : { ...checked, retryAtMs };
 }

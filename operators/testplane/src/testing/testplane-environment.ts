@@ -5,6 +5,7 @@ import {
   type ObjectType,
   type ResourceType,
 } from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { type EnvironmentController, startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
@@ -45,16 +46,19 @@ export interface TestplaneEnvironment extends AsyncDisposable {
 
 /**
  * Starts the operator with the kinds that tests use. `wrapTransport` wraps the operator's transport. `controllers` run with the server.
+ * `clock`: that of the operator.
  */
 export async function startTestplaneEnvironment(
   wrapTransport: (transport: Transport) => Transport = (transport) => transport,
   controllers: readonly EnvironmentController[] = [],
+  clock: Clock = systemClock,
 ): Promise<TestplaneEnvironment> {
   const crds = [...testplane.resources, Lamp].map(({ crd }) => crd);
   const environment = await startTestEnvironment({ crds, controllers });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const own = createClient({ transport: wrapTransport(environment.transport()), fieldManager: "test" });
-  const start = (): Promise<RunningOperator> => startOperator({ operator: testplane, client: own, dataDir: "/nonexistent" });
+  const start = (): Promise<RunningOperator> =>
+    startOperator({ operator: testplane, client: own, dataDir: "/nonexistent", clock });
   let operator = await start();
   return {
     environment,

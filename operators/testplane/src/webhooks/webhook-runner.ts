@@ -14,7 +14,18 @@ export interface WebhookCall extends WebhookRequest {
 /** State of a webhook check. */
 export type WebhookState =
   | { readonly kind: "pending" }
-  | { readonly kind: "answered"; readonly atMs: number; readonly stateVersion: string; readonly answer: WebhookAnswer };
+  | {
+      readonly kind: "answered";
+      /** Time since the response arrived. */
+      readonly ageMs: number;
+      readonly stateVersion: string;
+      readonly answer: WebhookAnswer;
+    };
+
+/** A {@link WebhookState} as it is kept: with the monotonic time of the response. */
+type StoredState =
+  | { readonly kind: "pending" }
+  | { readonly kind: "answered"; readonly at: number; readonly stateVersion: string; readonly answer: WebhookAnswer };
 
 /** Options of {@link WebhookRunner}. */
 export interface WebhookRunnerOptions {
@@ -46,7 +57,7 @@ const maxWaiting = 10_000;
  */
 export class WebhookRunner {
   readonly #options: WebhookRunnerOptions;
-  readonly #answers = new Map<string, Map<string, WebhookState>>();
+  readonly #answers = new Map<string, Map<string, StoredState>>();
   readonly #waiting: Waiting[] = [];
   readonly #runningByHost = new Map<string, number>();
   readonly #abort = new AbortController();
@@ -60,18 +71,21 @@ export class WebhookRunner {
 
   /** The state of a check of a test. */
   state(request: Request, key: string): WebhookState | undefined {
-    return this.#answers.get(testId(request))?.get(key);
+    const stored = this.#answers.get(testId(request))?.get(key);
+    if (stored?.kind !== "answered") return stored;
+    const { at, ...rest } = stored;
+    return { ...rest, ageMs: Math.floor(this.#options.clock.monotonic() - at) };
   }
 
   /** Calls a webhook, unless a call for the same check is in flight. */
   call(request: Request, call: WebhookCall): void {
     const id = testId(request);
-    const known = this.#answers.get(id) ?? new Map<string, WebhookState>();
+    const known = this.#answers.get(id) ?? new Map<string, StoredState>();
     this.#answers.set(id, known);
     if (known.get(call.key)?.kind === "pending" || this.#abort.signal.aborted) return;
     if (this.#waiting.length >= maxWaiting) {
       const answer: WebhookAnswer = { kind: "error", message: "too many queued webhook calls" };
-      known.set(call.key, { kind: "answered", atMs: this.#options.clock.now(), stateVersion: call.stateVersion, answer });
+      known.set(call.key, { kind: "answered", at: this.#options.clock.monotonic(), stateVersion: call.stateVersion, answer });
       return;
     }
     // Re-inserted at the end, so that the oldest entry comes first.
@@ -122,7 +136,7 @@ export class WebhookRunner {
     this.#startWaiting();
     const known = this.#answers.get(testId(request));
     if (known === undefined) return;
-    known.set(call.key, { kind: "answered", atMs: this.#options.clock.now(), stateVersion: call.stateVersion, answer });
+    known.set(call.key, { kind: "answered", at: this.#options.clock.monotonic(), stateVersion: call.stateVersion, answer });
     this.#options.wake(request);
   }
 }

@@ -100,7 +100,7 @@ export function resolveStep(turn: Pick<Turn, "input">, status: Status, index: nu
 
 /** The Pod of a step's program, in the namespace of the test: the ServiceAccount does not exist in an isolated one. */
 function podOfProgram(
-  { input: { spec, namespace, program } }: Pick<Turn, "input">,
+  { input: { spec, namespace, program, wallOffsetMs = 0 } }: Pick<Turn, "input">,
   status: Status,
   { step, index, name }: { readonly step: DeepReadonly<TestStep>; readonly index: number; readonly name: string },
 ): Record<string, unknown> {
@@ -114,14 +114,15 @@ function podOfProgram(
   const plan: ToolPlan = {
     action: withTexts(action),
     namespace: roundNamespace,
-    giveUpAtMs: giveUpAt(Date.parse(startedAt) || 0, Date.parse(deadline) || 0),
+    // The program of the step reads the wall clock.
+    giveUpAtMs: giveUpAt(Date.parse(startedAt) || 0, Date.parse(deadline) || 0) + wallOffsetMs,
     acceptsAnyStatus: step.expectations !== undefined || step.readyCondition !== undefined,
   };
   return toolPod(plan, { name, namespace }, program, rights);
 }
 
 function advanceStep(turn: Turn, before: Status, index: number, planned: PlannedStep): Status {
-  const { spec, namespace, name = "", now, observe, webhookState } = turn.input;
+  const { spec, namespace, name = "", now, wallOffsetMs = 0, observe, webhookState } = turn.input;
   const { phase } = planned;
   let status = before.steps?.[index] ?? { name: planned.name, index, state: "" as const };
   const resolved = resolveStep(turn, before, index, planned);
@@ -140,7 +141,7 @@ function advanceStep(turn: Turn, before: Status, index: number, planned: Planned
           observe,
           context: {
             scope: `${before.currentRound ?? 1}/steps[${index}]`,
-            ...{ webhookState, now, webhookTimeoutMs },
+            ...{ webhookState, now, wallOffsetMs, webhookTimeoutMs },
             variables: testVariables(spec, before, { name, namespace }),
           },
         });

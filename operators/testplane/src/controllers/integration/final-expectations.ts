@@ -24,7 +24,7 @@ export function finalTarget(
 
 /** Checks the final expectations of a round, each until its own deadline. */
 export function advanceFinal(turn: Turn, status: Status): Status {
-  const { spec, namespace: own, name = "", observe, webhookState, now } = turn.input;
+  const { spec, namespace: own, name = "", observe, webhookState, now, wallOffsetMs = 0 } = turn.input;
   const namespace = status.namespace ?? own;
   const variables = testVariables(spec, status, { name, namespace: own });
   const before = status.finalExpectations;
@@ -53,6 +53,7 @@ export function advanceFinal(turn: Turn, status: Status): Status {
       scope,
       webhookState,
       now,
+      wallOffsetMs,
       webhookTimeoutMs,
       podsOf,
       variables,

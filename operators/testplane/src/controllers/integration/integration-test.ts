@@ -74,7 +74,7 @@ async function act(
   program: KeelsonProgram,
 ): Promise<number | undefined> {
   const { context, write } = scope;
-  const { client, clock, signal } = context;
+  const { client, signal } = context;
   if (decided.deletesTest === true) {
     await deleteTest(client, scope.test, signal);
     return undefined;
@@ -113,10 +113,10 @@ async function act(
         const before = steps[index];
         if (before === undefined) return;
         const outcome = await performPending(action, before, contextOf(action));
-        if (outcome.kind === "unavailable") retryAfterMs = backoffMs(before, clock.now());
+        if (outcome.kind === "unavailable") retryAfterMs = backoffMs(before, scope.now());
         const entry = adoptedObject(step, outcome);
         if (entry !== undefined && !adopted.some((each) => jsonEquals(each, entry))) adopted.push(entry);
-        steps[index] = afterAction(before, outcome, clock.now());
+        steps[index] = afterAction(before, outcome, scope.now());
       }),
     );
   }
@@ -131,7 +131,7 @@ async function act(
 /** Stores the evidence of a failed round before the actions of its other steps change it. Resolves to undefined on a conflict. */
 async function recordFailure(
   decision: Decision,
-  { test, context, actionContext, write }: ActionScope<IntegrationTest>,
+  { test, actionContext, write, now }: ActionScope<IntegrationTest>,
   program: KeelsonProgram,
 ): Promise<{ readonly decision: Decision; readonly test: Test } | undefined> {
   const { status } = decision;
@@ -141,7 +141,7 @@ async function recordFailure(
     status,
     targets: targetsOf({ spec: frozenSpec(status, test.spec), status, namespace, name, uid, program }),
     context: actionContext,
-    now: iso(context.clock.now()),
+    now: iso(now()),
   });
   const written = await write(test, { ...status, failureBundle });
   return written === undefined ? undefined : { decision: { ...decision, status: { ...status, failureBundle } }, test: written };

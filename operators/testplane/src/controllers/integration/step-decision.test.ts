@@ -166,7 +166,7 @@ describe("a step", () => {
           ({ kind: "known", objects: [{ ...lamp, status: { phase: "Lit" } }], hasSeen: () => true }) as Observation,
         context: {
           ...{ scope: "1/steps[0]", now: t0 + seconds * 1_000, webhookTimeoutMs: 10_000 },
-          webhookState: () => ({ kind: "answered", atMs: t0 + 1_000, stateVersion: "", answer }),
+          webhookState: () => ({ kind: "answered", ageMs: (seconds - 1) * 1_000, stateVersion: "", answer }),
         },
       });
     expect(at(2)).toMatchObject({ status: { state: "Running" }, webhookCalls: [], wakeAtMs: t0 + 6_000 });

@@ -59,7 +59,7 @@ function finish(spec: DeepReadonly<LoadTestSpec>, status: Status, now: number): 
 }
 
 function decideLoad(
-  { spec, namespace, name = "", observe, webhookState, now }: LoadTestInput,
+  { spec, namespace, name = "", observe, webhookState, now, wallOffsetMs = 0 }: LoadTestInput,
   status: Status,
 ): LoadTestDecision {
   const startedAt = Date.parse(status.runningSince ?? iso(now));
@@ -105,6 +105,7 @@ function decideLoad(
     scope: `healthCheck#${count}`,
     webhookState,
     now,
+    wallOffsetMs,
     podsOf: createPodsOf(observe, target),
     webhookTimeoutMs: (health.timeoutSeconds || defaultWebhookSeconds) * 1_000,
   };

@@ -108,7 +108,7 @@ function initialize(input: LoadTestInput, status: Status): LoadTestDecision {
 
 /** Checks the ready condition of the target. Once it holds, the load starts. */
 function decideReady(
-  { spec, observe, webhookState, now, status }: LoadTestInput,
+  { spec, observe, webhookState, now, wallOffsetMs = 0, status }: LoadTestInput,
   target: Target,
   objects: Extract<Observation, { kind: "known" }>["objects"],
   deadline: number,
@@ -120,7 +120,7 @@ function decideReady(
     before: ready.results,
     objects,
     context: {
-      ...{ scope: "target.readyCondition", webhookState, now, webhookTimeoutMs: defaultWebhookSeconds * 1_000 },
+      ...{ scope: "target.readyCondition", webhookState, now, wallOffsetMs, webhookTimeoutMs: defaultWebhookSeconds * 1_000 },
       podsOf: createPodsOf(observe, target),
     },
     deadline,

@@ -39,12 +39,12 @@ export const createLoadTestController = (program: KeelsonProgram): ControllerDef
 /** Applies the target, applies the workload, or deletes the workload. */
 async function act(
   { status, act: kind }: ReturnType<typeof decideLoadTest>,
-  { test, context, actionContext, write }: ActionScope<LoadTest>,
+  { test, now: testTime, actionContext, write }: ActionScope<LoadTest>,
   program: KeelsonProgram,
 ): Promise<number | undefined> {
   if (kind === undefined) return undefined;
   if (kind === "read-progress") {
-    const progress = await readProgress(frozenLoadTest(status, test.spec), actionContext, context.clock.now());
+    const progress = await readProgress(frozenLoadTest(status, test.spec), actionContext, testTime());
     await write(test, { ...status, ...progress });
     return undefined;
   }
@@ -59,7 +59,7 @@ async function act(
   const results = await applyAction(kind, { ...test, status, spec: frozenLoadTest(status, test.spec) }, actionContext, program);
   const failure = results.find((result) => result.kind === "failed");
   const unavailable = results.find((result) => result.kind === "unavailable");
-  const now = context.clock.now();
+  const now = testTime();
   if (kind === "delete-workload") {
     if (unavailable !== undefined) return retryMs;
     const { frozenSpec: _, ...rest } = status;
