@@ -1,6 +1,6 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
-import { anyMap, conditions, int32, int64, listMap } from "@keelson/api-machinery/fields";
+import { anyMap, conditions, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import {
   disruptions,
@@ -156,6 +156,16 @@ const status = Type.Object(
           ),
         },
         { description: "A Pod that is being restarted." },
+      ),
+    ),
+    replacements: Type.Optional(
+      Type.Array(
+        Type.Object({
+          pod: Type.String({ description: "Name of the Pod." }),
+          failures: int32("How often it ended, with less than 10 minutes between."),
+          replacedAt: time("When it was last replaced."),
+        }),
+        { ...listMap("pod", "Pods that ended and were replaced, with exponential backoff from 10 s to 5 min."), maxItems: 100 },
       ),
     ),
     restartNeeded: Type.Optional(Type.String({ description: "Hash of the parameters that require a restart." })),

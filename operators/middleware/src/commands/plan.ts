@@ -1,20 +1,17 @@
 import { readFile } from "node:fs/promises";
-import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
-import { ConfigMap } from "@keelson/api-machinery/kinds";
-import type { Client } from "@keelson/client";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandContext, formatResult, renderTable } from "@keelson/operator";
 import { parse } from "yaml";
 import { App } from "../api/app.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
-import { labels, pluginNamespace } from "../api/names.ts";
+import { labels } from "../api/names.ts";
 import { planChanges, warningsOf } from "../controllers/plan/plan-changes.ts";
 import { validateApp } from "../controllers/plan/validate-app.ts";
 import { predictTasks } from "../controllers/plan/predict-tasks.ts";
 import { suppressTasks } from "../controllers/plan/suppress-tasks.ts";
-import type { Plugin } from "../plugin/plugin.ts";
-import { pluginConfigMapName, readPlugin } from "../plugin/read-plugin.ts";
 import { keyOf } from "./app-flags.ts";
+import { pluginOf } from "./find-plugin.ts";
 
 /** `keelson app plan`: shows the tasks of a change, planned by the same function as in the controller. */
 export async function showPlan(context: CommandContext): Promise<number> {
@@ -66,14 +63,4 @@ export async function showPlan(context: CommandContext): Promise<number> {
         ]);
   stdout.write(formatResult(context, tasks, text));
   return 0;
-}
-
-async function pluginOf(client: Client, app: DeepReadonly<App>): Promise<Plugin> {
-  const name = pluginConfigMapName(app.spec.plugin.name, app.spec.plugin.version);
-  try {
-    return readPlugin(await client.get(ConfigMap, { namespace: app.metadata.namespace, name }));
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-    return readPlugin(await client.get(ConfigMap, { namespace: pluginNamespace, name }));
-  }
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { type DeepReadonly, ignoreNotFound } from "@keelson/api-machinery";
+import { type DeepReadonly, ignoreNotFound, isNotFound } from "@keelson/api-machinery";
 import { Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import {
@@ -15,7 +15,9 @@ import { App } from "../api/app.ts";
 import { accessSecretName, credentialsKey, passwordKeys, userSecretName } from "../api/names.ts";
 import { type CredentialState, parseCredentialState, type UserState } from "../controllers/credentials/credential-state.ts";
 import { secretOf } from "../controllers/credentials/credentials.ts";
+import { PluginError } from "../plugin/read-plugin.ts";
 import { namespaceFlag } from "./app-flags.ts";
+import { pluginOf } from "./find-plugin.ts";
 import { withErrors } from "./with-errors.ts";
 
 const timeoutFlag = durationFlag({
@@ -61,6 +63,10 @@ async function runAction(context: CommandContext): Promise<number> {
   const [action, name = "", user] = context.args;
   const namespace = typeof context.flags.namespace === "string" ? context.flags.namespace : "default";
   const subject: Subject = { context, namespace, name };
+  if (action === "create" || action === "rotate") {
+    const problem = await problemOfPlugin(subject);
+    if (problem !== undefined) return refuse(context, problem, 1);
+  }
   switch (action) {
     case "list":
       return user === undefined ? listUsers(subject) : refuse(context, "list takes no USER");
@@ -79,6 +85,18 @@ interface Subject {
   readonly context: CommandContext;
   readonly namespace: string;
   readonly name: string;
+}
+
+/** Why the programs of an App accept no changes of passwords. A plugin that cannot be read leaves the decision to the agents. */
+async function problemOfPlugin({ context, namespace, name }: Subject): Promise<string | undefined> {
+  const client = await context.client();
+  const app = await client.get(App, { namespace, name });
+  const plugin = await pluginOf(client, app).catch((error: unknown) => {
+    if (isNotFound(error) || error instanceof PluginError) return undefined;
+    throw error;
+  });
+  if (plugin?.hasUsers !== false) return undefined;
+  return `App ${name}: plugin ${plugin.name} ${plugin.version} has no users and does not rotate passwords`;
 }
 
 function refuse({ stderr }: CommandContext, message: string, code = 2): number {

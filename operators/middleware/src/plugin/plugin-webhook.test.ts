@@ -49,6 +49,17 @@ describe("a plugin", () => {
     ).toBeUndefined();
   });
 
+  it.each(['{{ required "set values.image" .Values.image }}', '{{ required "set a port" .Values.title | quote }}'])(
+    "may require a value without a default, quoted or not: %s",
+    async (image) => {
+      expect(await pluginProblem(changed("{{ .Image | quote }}", image), [])).toBeUndefined();
+      const port = '{{ required "set values.listen" .Values.listen }}';
+      expect(await pluginProblem(changed("containerPort: {{ .Values.port }}", `containerPort: ${port}`), [])).toBeUndefined();
+      const number = await pluginProblem(changed("{{ .Image | quote }}", "7"), []);
+      expect(number).toContain("Pod: spec.containers[0].image: required");
+    },
+  );
+
   it.each<[string, string, string, string]>([
     ["a template that does not parse", "{{- with .Resources }}", "{{- with }}", "templates[0]: pod.yaml:17:"],
     [

@@ -175,7 +175,7 @@ class GroupRenderer {
     const data = { ...this.#root, Instance: { Name: name, Ordinal: ordinal } };
     const [pod] = this.#render("Pod", data);
     if (pod === undefined) throw new PluginError("templates: no template of type Pod renders an object");
-    checkPod(pod, this.hasAgents);
+    checkPod(pod, this.hasAgents, this.#options.isSample ?? false);
     const [config] = this.#render("ConfigMap", data);
     const [claim] = spec.storage === undefined ? [] : this.#render("PersistentVolumeClaim", data);
     const { version } = spec.runtime;

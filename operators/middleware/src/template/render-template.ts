@@ -37,8 +37,11 @@ export function renderTemplate(template: Template, data: unknown, options: Rende
   return new Renderer(template, options).run(template.body, data);
 }
 
-/** Stands for a required value that a sample does not have. It is valid as a text, a number, a port and a quantity. */
-const sampleValue = 1;
+/**
+ * Stands for a required value that a sample does not have. It is valid as a number, a port and a quantity. Where a text is expected, YAML
+ * parses it to a number unless it is quoted: the value of an App may be a text.
+ */
+export const sampleValue = 41_113;
 
 const overBudget = "the plugin takes too long to check: use fewer or shorter loops and texts";
 

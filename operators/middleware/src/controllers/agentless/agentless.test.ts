@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-machinery";
 import type { ConfigMapObject, PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import { describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import type { Group, GroupSpec, GroupStatus } from "../../api/group.ts";
@@ -36,6 +37,8 @@ class Cluster {
   readonly configs = new Map<string, ConfigMapObject>();
   /** Names of deleted Pods, those of one decision together. */
   readonly deleted: string[][] = [];
+  now = Date.UTC(2026, 0, 1);
+  requeueAfterMs: number | undefined;
   services: ServiceObject[] = [];
   #uids = 0;
 
@@ -61,10 +64,11 @@ class Cluster {
     const { group } = this;
     const held = heldRollout(group, () => plugin);
     if (held !== undefined && "problem" in held) throw new Error(held.problem);
-    const { effects } = decideGroup({
-      ...{ group, rendered: renderGroup(group, plugin, [], { held }), claims: [], roles: new Map(), now: 0 },
+    const { effects, requeueAfterMs } = decideGroup({
+      ...{ group, rendered: renderGroup(group, plugin, [], { held }), claims: [], roles: new Map(), now: this.now },
       ...{ pods: [...this.pods.values()], configs: [...this.configs.values()], services: this.services },
     });
+    this.requeueAfterMs = requeueAfterMs;
     const deleted: string[] = [];
     for (const effect of effects) {
       if (effect.kind === "status") this.status = draft(effect.status) as GroupStatus;
@@ -160,6 +164,49 @@ describe("a group without agents", () => {
     expect(cluster.status).toMatchObject({ phase: "Degraded", message: "waiting for web-server-pods-1 to be ready" });
     cluster.ready();
     expect(cluster.status).toMatchObject({ phase: "Running", disruptions: { restarts: 1 } });
+  });
+
+  it("replaces a Pod that ends again and again with exponential backoff, visible in its status", () => {
+    const cluster = provisioned();
+    const name = "web-server-pods-1";
+    /** How long the next replacement waits after the Pod was rejected. */
+    const reject = (): number => {
+      const pod = cluster.pods.get(name);
+      if (pod !== undefined) pod.status = { phase: "Failed", reason: "OutOfcpu" };
+      cluster.settle();
+      const waitMs = cluster.requeueAfterMs ?? 0;
+      if (waitMs > 0) {
+        const at = formatTime(cluster.now + waitMs);
+        expect(cluster.status.message).toContain(`${name} has ended`);
+        expect(cluster.status.message).toContain(`replacing it at ${at} (OutOfcpu)`);
+        cluster.now += waitMs - 1_000;
+        cluster.settle();
+        expect(cluster.pods.get(name)?.status?.phase).toBe("Failed");
+        cluster.now += 1_000;
+        cluster.settle();
+      }
+      expect(cluster.pods.get(name)?.status?.phase).toBe("Pending");
+      return waitMs / 1_000;
+    };
+    expect(Array.from({ length: 8 }, reject)).toEqual([0, 10, 20, 40, 80, 160, 300, 300]);
+    expect(cluster.status.replacements).toMatchObject([{ pod: name, failures: 8 }]);
+    cluster.ready();
+    expect(cluster.status).toMatchObject({ phase: "Running" });
+    cluster.now += 600_000;
+    expect(reject()).toBe(0);
+  });
+
+  it("replaces a Pod of an earlier revision without backoff", () => {
+    const cluster = provisioned();
+    const fail = (): Cluster => {
+      for (const pod of cluster.pods.values()) if (pod.metadata.name === "web-server-pods-3") pod.status = { phase: "Failed" };
+      return cluster.settle();
+    };
+    fail();
+    fail();
+    expect(cluster.deleted).toEqual([["3"]]);
+    cluster.change("plan/2/1", { config: { title: "Next" } });
+    expect(cluster.deleted).toEqual([["3"], ["3"]]);
   });
 
   it("changes the port of its Service after its Pods", () => {

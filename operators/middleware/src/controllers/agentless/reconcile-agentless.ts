@@ -4,7 +4,8 @@ import { crashMessage } from "../group/crash-message.ts";
 import { type Next, wait } from "../group/next.ts";
 import type { GroupObservation } from "../group/observation.ts";
 import { isOutdated, isPodReady, type PodView } from "../group/pod-view.ts";
-import { continueRestart, restart, restartAll } from "../group/restart.ts";
+import { hasEnded, replaceEnded } from "../group/replace-ended.ts";
+import { continueRestart, restartAll } from "../group/restart.ts";
 import { startMissing } from "../group/topology.ts";
 
 /** Maintains the Pods of a Group without agents, with or without an operation: all exist and are ready. */
@@ -21,23 +22,28 @@ export function reconcileAgentless(
   }
   const missing = startMissing(observed, rendered, views, status);
   if (missing.kind !== "settled") return missing;
-  return awaitReady(views, status);
+  return awaitReady(views, status, observed.now);
 }
 
 /** Waits until the Pods are ready. Those of an earlier revision are not waited for while an operation replaces them. */
-function awaitReady(views: readonly PodView[], { operation }: GroupStatus): Next {
+function awaitReady(views: readonly PodView[], status: GroupStatus, now: number): Next {
+  const { operation } = status;
   const isRunning = operation?.phase === "Running";
   const unready = views.filter((view) => view.instance !== undefined && !isPodReady(view));
   const terminating = unready.find(({ pod }) => pod?.metadata.deletionTimestamp !== undefined);
   if (terminating !== undefined) return wait(`waiting for the old Pod ${terminating.name} to terminate`);
-  const ended = unready.find(({ pod }) => pod?.status?.phase === "Failed" || pod?.status?.phase === "Succeeded");
-  if (ended !== undefined) return restart(ended, `replacing ${ended.name}, which has ended`);
+  const replacements = unready.filter(hasEnded).map((view) => replaceEnded(view, status, now));
+  const [replacement] = replacements.sort((a, b) => dueMsOf(a) - dueMsOf(b));
+  if (replacement !== undefined) return replacement;
   const [view] = unready.filter((each) => !isRunning || !isOutdated(each));
   if (view?.pod === undefined) return { kind: "settled" };
   const crash = isRunning ? crashMessage(view.pod) : undefined;
   if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
   return wait(`waiting for ${view.name} to be ready`);
 }
+
+/** When a replacement is due. */
+const dueMsOf = (next: Next): number => (next.kind === "wait" ? (next.dueMs ?? 0) : 0);
 
 /** Names of Pods for messages. */
 export const namesOf = (views: readonly PodView[]): string => views.map(({ name }) => name).join(", ");

@@ -12,6 +12,8 @@ export interface CertificateFacts {
   readonly leavesExpireMs: number;
   /** Whether the authority has signed them, for all names and addresses of the App. */
   readonly areLeavesValid: boolean;
+  /** Whether the key of the authority was lost, so that it signs nothing more. The next authority exists. */
+  readonly isKeyLost: boolean;
   readonly hasNextAuthority: boolean;
   readonly hasPreviousAuthority: boolean;
   /** When the next authority was created or took over. */
@@ -24,6 +26,8 @@ export interface CertificateFacts {
 export interface CertificateObservation {
   /** Undefined if there are no certificates, or none that can be used. */
   readonly facts: CertificateFacts | undefined;
+  /** Without facts: whether published certificates can still be used and verified. */
+  readonly isRecoverable: boolean;
   readonly request: RotationRequest | undefined;
   /** Whether all Pods report the recorded certificates and authorities. */
   readonly isApplied: boolean;
@@ -35,6 +39,8 @@ export interface CertificateObservation {
 export type CertificateStep =
   /** Creates an authority and certificates. */
   | { readonly kind: "create" }
+  /** Records the published certificates, whose authority can sign nothing more, and creates the next authority. */
+  | { readonly kind: "recover" }
   /** Issues certificates. */
   | { readonly kind: "issue" }
   /** Creates the next authority, which is trusted and signs nothing yet. */
@@ -53,6 +59,8 @@ export const authorityLifeMs = 10 * 365 * dayMs;
 export const leafLifeMs = 90 * dayMs;
 /** Certificates are replaced this long before they expire. */
 const leafRenewMs = 30 * dayMs;
+/** The same, if the grace period of clients must be cut short. */
+const leafUrgentMs = dayMs;
 /** Longer than the life of what the authority has signed. */
 const authorityRenewMs = leafLifeMs + 30 * dayMs;
 
@@ -64,8 +72,11 @@ const authorityRenewMs = leafLifeMs + 30 * dayMs;
  *     signs      first | first       | next        | next
  *                    stage       promote         drop
  */
-export function decideCertificates({ facts, request, isApplied, graceMs, now }: CertificateObservation): CertificateStep {
+export function decideCertificates(observed: CertificateObservation): CertificateStep {
+  const { facts, request, isApplied, isRecoverable, graceMs, now } = observed;
+  if (facts === undefined && isRecoverable) return { kind: "recover" };
   if (facts === undefined || facts.authorityExpiresMs <= now) return { kind: "create" };
+  if (facts.isKeyLost) return replaceLost(facts, observed);
   const { authorityExpiresMs, leavesExpireMs, areLeavesValid, hasNextAuthority, hasPreviousAuthority, changedMs } = facts;
   if (!areLeavesValid || now >= leavesExpireMs - leafRenewMs) return { kind: "issue" };
   const isReplacing = hasNextAuthority || hasPreviousAuthority;
@@ -79,4 +90,19 @@ export function decideCertificates({ facts, request, isApplied, graceMs, now }: 
   // A Pod that reports later triggers the next decision.
   if (!isApplied) return { kind: "wait", untilMs: renewAtMs };
   return { kind: hasNextAuthority ? "promote" : "drop" };
+}
+
+/** The next authority takes over as usual, but at the latest before a certificate expires that cannot be issued again. */
+function replaceLost(
+  { changedMs, leavesExpireMs }: CertificateFacts,
+  { isApplied, graceMs, now }: CertificateObservation,
+): CertificateStep {
+  const [readyMs, latestMs] = [changedMs + graceMs, leavesExpireMs - leafUrgentMs];
+  if (now >= latestMs || (now >= readyMs && isApplied)) return { kind: "promote" };
+  return { kind: "wait", untilMs: now < readyMs ? Math.min(readyMs, latestMs) : latestMs };
+}
+
+/** Whether a step does what was requested. New authorities and certificates fulfil every request. */
+export function fulfils(step: Exclude<CertificateStep["kind"], "wait">, { authority }: RotationRequest): boolean {
+  return step === "create" || step === "recover" || (step === "stage") === authority;
 }

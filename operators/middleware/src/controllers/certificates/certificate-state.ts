@@ -4,7 +4,7 @@ import { certificateDefect, type KeyPair } from "@keelson/api-machinery/certific
 
 /** The authority of an App and what it has signed, recorded in one Secret before any of it is published. */
 export interface CertificateState {
-  /** Signs. */
+  /** Signs. Its key is empty if it was lost: the authority is still trusted, and replaced by the next one. */
   readonly authority: KeyPair;
   /** Trusted, and signs next. Present while the authority is being replaced. */
   readonly nextAuthority?: KeyPair;
@@ -49,10 +49,16 @@ export function textsOf(state: CertificateState): Readonly<Record<string, string
 export function parseCertificateState(texts: Texts): CertificateState | undefined {
   const read = ([certificate, key]: readonly [string, string]): KeyPair | undefined => {
     const pair = { certificate: texts[certificate] ?? "", key: texts[key] ?? "" };
-    return isCertificate(pair.certificate) && pair.key !== "" ? pair : undefined;
+    return isCertificate(pair.certificate) ? pair : undefined;
   };
-  const [authority, next, agent, program] = [pairs.authority, pairs.nextAuthority, pairs.agent, pairs.program].map(read);
+  const complete = (pair: KeyPair | undefined): KeyPair | undefined => (pair?.key === "" ? undefined : pair);
+  const [authority, next, agent, program] = [
+    read(pairs.authority),
+    ...[pairs.nextAuthority, pairs.agent, pairs.program].map((keys) => complete(read(keys))),
+  ];
   if (authority === undefined || agent === undefined || program === undefined) return undefined;
+  // Without its key, an authority can only be replaced.
+  if (authority.key === "" && next === undefined) return undefined;
   const { [previousKey]: previous = "", [rotatedKey]: rotated = "" } = texts;
   return {
     ...{ authority, agent, program, changedMs: Number(texts[changedKey] ?? 0) },

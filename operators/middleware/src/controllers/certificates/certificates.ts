@@ -17,7 +17,7 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
-import { agentName, certificateHash, certificateProblem, type Certificates, type TlsMode } from "@keelson/middleware-agent";
+import { agentName, certificateHash, type TlsMode } from "@keelson/middleware-agent";
 import { App } from "../../api/app.ts";
 import { Group } from "../../api/group.ts";
 import {
@@ -32,7 +32,7 @@ import {
 import { type AgentAccess, agentAccessOf } from "../agent-access.ts";
 import { createRoleWatches, type RoleWatches } from "../group/role-watches.ts";
 import type { MiddlewareServices } from "../services.ts";
-import { type CertificateFacts, decideCertificates, type RotationRequest } from "./certificate-decision.ts";
+import { type CertificateFacts, decideCertificates, fulfils, type RotationRequest } from "./certificate-decision.ts";
 import { programHosts } from "./certificate-hosts.ts";
 import {
   bundleOf,
@@ -43,6 +43,7 @@ import {
   parseCertificateState,
   textsOf,
 } from "./certificate-state.ts";
+import { decoded, readOwn, recover } from "./read-certificates.ts";
 import { type Subjects, takeStep } from "./issue-certificates.ts";
 import { fieldManager, foreignObject, publishCertificates, writeTexts } from "./publish-certificates.ts";
 
@@ -147,6 +148,7 @@ async function maintain(
   }
   const recorded = await ignoreNotFound(client.get(Secret, { namespace, name: authorityName(name) }, { signal }));
   const state = recorded && parseCertificateState(decoded(recorded.data));
+  const recovered = state === undefined ? await recover(app, access, secretName !== undefined, context) : undefined;
   const own = secretName === undefined ? undefined : await readOwn(app, secretName, context);
   const exposed = cache.list(Service, { namespace, labelSelector: `${labels.app}=${name}` });
   const subjects: Subjects = { app: name, agent: agentName(namespace, name), hosts: programHosts(exposed, pods) };
@@ -170,12 +172,12 @@ async function maintain(
   const grace = app.spec.tls?.gracePeriod;
   const request = requestOf(app);
   const step = decideCertificates({
-    ...{ facts: state && factsOf(state, subjects, now), request, isApplied, now },
+    ...{ facts: state && factsOf(state, subjects, now), request, isApplied, isRecoverable: recovered !== undefined, now },
     graceMs: grace === undefined ? defaultGraceMs : parseDuration(grace),
   });
   if (step.kind === "wait") return { requeueAfterMs: Math.min(Math.max(step.untilMs - now, 1), maxWaitMs) };
-  const rotated = request !== undefined && (step.kind === "stage") === request.authority ? request.id : undefined;
-  const next = await takeStep(step.kind, state, subjects, { now, rotated });
+  const rotated = request !== undefined && fulfils(step.kind, request) ? request.id : undefined;
+  const next = await takeStep(step.kind, state ?? recovered, subjects, { now, rotated });
   if (await record(app, recorded, next, context))
     context.events.event(app, { type: "Normal", reason: "CertificatesChanged", note: notes[step.kind] });
   return { requeueAfterMs: 1 };
@@ -183,6 +185,7 @@ async function maintain(
 
 const notes = {
   create: "created an authority and certificates",
+  recover: "the Secret with the authority was lost: created the next authority, which clients must trust before it signs",
   issue: "issued certificates",
   stage: "created the next authority, which clients must trust before it signs",
   promote: "the next authority signs; the previous one is trusted until its grace period ends",
@@ -194,6 +197,7 @@ function factsOf(state: CertificateState, { hosts }: Subjects, now: number): Cer
     authorityExpiresMs: expiryOf(state.authority),
     leavesExpireMs: Math.min(expiryOf(state.agent), expiryOf(state.program)),
     areLeavesValid: hasValidLeaves(state, now) && coversHosts(state.program, hosts),
+    isKeyLost: state.authority.key === "",
     hasNextAuthority: state.nextAuthority !== undefined,
     hasPreviousAuthority: state.previousAuthority !== undefined,
     changedMs: state.changedMs,
@@ -248,31 +252,10 @@ function runningPod({ metadata: { uid = "" }, status }: DeepReadonly<PodObject>)
   return status?.phase === "Running" && status.podIP !== undefined ? [{ uid, ip: status.podIP }] : [];
 }
 
-/** The certificates in the Secret of a user. Undefined, with an event, if they cannot be used. */
-async function readOwn(
-  app: DeepReadonly<App>,
-  name: string,
-  { client, events, signal }: ReconcileContext,
-): Promise<Certificates | undefined> {
-  const secret = await ignoreNotFound(client.get(Secret, { namespace: app.metadata.namespace, name }, { signal }));
-  const { "ca.crt": authorities = "", "tls.crt": certificate = "", "tls.key": key = "" } = decoded(secret?.data);
-  const own = { authorities, certificate, key };
-  const problem = secret === undefined ? "not found" : certificateProblem(own);
-  if (problem === undefined) return own;
-  events.event(app, { type: "Warning", reason: "CertificateInvalid", note: `Secret ${name}: ${problem}` });
-  return undefined;
-}
-
 /** The rotation that a user has requested. Undefined if there is none, or none that can be read. */
 function requestOf({ metadata }: DeepReadonly<App>): RotationRequest | undefined {
   const text = metadata.annotations?.[annotations.certificateControl];
   const value = text === undefined ? undefined : parseJsonObject(text);
   if (!isJsonObject(value) || typeof value["id"] !== "string") return undefined;
   return { id: value["id"], authority: value["authority"] === true };
-}
-
-function decoded(data: Readonly<Record<string, string>> | undefined): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    Object.entries(data ?? {}).map(([key, text]) => [key, Buffer.from(text, "base64").toString("utf8")]),
-  );
 }

@@ -15,7 +15,7 @@ export interface Subjects {
 /** Tolerates clock differences between machines. */
 const backdateMs = 60 * 60 * 1000;
 
-/** Takes a step. `rotated`: the request that it fulfils. */
+/** Takes a step. `state`: the recorded one, or for `recover` the recovered one. `rotated`: the request that it fulfils. */
 export async function takeStep(
   step: Exclude<CertificateStep["kind"], "wait">,
   state: CertificateState | undefined,
@@ -31,6 +31,7 @@ export async function takeStep(
   switch (step) {
     case "issue":
       return { ...state, ...(await issue(state.authority, subjects, now)), ...request };
+    case "recover":
     case "stage":
       return { ...state, nextAuthority: await createAuthority(subjects, now), changedMs: now, ...request };
     case "promote": {

@@ -6,6 +6,7 @@ import { crashMessage } from "./crash-message.ts";
 import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
 import { isOutdated, type PodView } from "./pod-view.ts";
+import { hasEnded, replaceEnded } from "./replace-ended.ts";
 import { restart } from "./restart.ts";
 
 /**
@@ -14,11 +15,8 @@ import { restart } from "./restart.ts";
  * **Guarantees**: an agent that does not answer says nothing about its program, so a primary whose containers run is not restarted, and while no
  * agent answers neither is any other Pod. Pods are replaced one at a time, the primary last.
  */
-export function awaitAgents(
-  observed: GroupObservation,
-  present: readonly PodView[],
-  { operation, primary }: GroupStatus,
-): Next {
+export function awaitAgents(observed: GroupObservation, present: readonly PodView[], status: GroupStatus): Next {
+  const { operation, primary } = status;
   const isOld = (view: PodView): boolean => isOutdated(view) || hasOldConfig(view, observed);
   const silent = present.filter((view) => view.role === undefined && view.pod !== undefined);
   const old = silent.filter(isOld).reverse();
@@ -32,9 +30,9 @@ export function awaitAgents(
   const { pod } = view;
   if (pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for the old Pod ${view.name} to terminate`);
   const isRunning = operation?.phase === "Running";
-  const hasTerminated = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
   const isKnownReplica = view.name !== primary?.pod && silent.length < present.length;
-  if (hasTerminated || (isRunning && isOld(view) && (isKnownReplica || !isContainerRunning(pod))))
+  if (hasEnded(view)) return replaceEnded(view, status, observed.now);
+  if (isRunning && isOld(view) && (isKnownReplica || !isContainerRunning(pod)))
     return restart(view, `replacing ${view.name}, which is down`);
   const crash = isRunning ? crashMessage(pod) : undefined;
   if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };

@@ -22,8 +22,8 @@ import { podStates, type PodView, podViews } from "./pod-view.ts";
 /**
  * Decides about a Group. Pure: compares its Pods with their desired state and takes one step. Disruptions happen one
  * at a time and only while all other Pods are healthy: replicas first, and the primary role is handed over
- * before its Pod is touched. Intents are recorded in the status before they are executed. It has no timers: every wait is
- * for an event.
+ * before its Pod is touched. Intents are recorded in the status before they are executed. Every wait is for an event, except for the backoff
+ * of Pods that end again and again.
  */
 export function decideGroup(observed: GroupObservation): Decision {
   const { group, rendered, now } = observed;
@@ -68,7 +68,8 @@ export function decideGroup(observed: GroupObservation): Decision {
   const isWell = status.readyReplicas >= status.replicas;
   status.phase = operation?.phase === "Running" ? "Updating" : spec.stopped ? "Stopped" : isWell ? "Running" : "Degraded";
   setReady(status, now);
-  return changed(group, status) ?? { effects: next.kind === "do" ? next.effects : [] };
+  const requeue = next.kind === "wait" && next.dueMs !== undefined ? { requeueAfterMs: Math.max(next.dueMs - now, 10) } : {};
+  return { ...(changed(group, status) ?? { effects: next.kind === "do" ? next.effects : [] }), ...requeue };
 }
 
 /** Changes nothing but the status: the Group cannot be rendered, or must not be changed to what it renders to. Mutates `status`. */

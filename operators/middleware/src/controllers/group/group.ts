@@ -1,6 +1,13 @@
 import { type DeepReadonly, isStatusError, type KubernetesObject } from "@keelson/api-machinery";
 import { ConfigMap, PersistentVolumeClaim, Pod, type PodObject, Service } from "@keelson/api-machinery/kinds";
-import { type ControllerDefinition, defineController, type ReconcileContext, type Request, watchOf } from "@keelson/controller";
+import {
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
 import type { AgentClient } from "../../agent/agent-client.ts";
 import type { MiddlewareServices } from "../services.ts";
 import { Group, type GroupStatus } from "../../api/group.ts";
@@ -60,14 +67,14 @@ interface GroupServices extends MiddlewareServices {
   readonly rendered: Map<string, Rendered>;
 }
 
-async function reconcile(request: Request, context: ReconcileContext, services: GroupServices): Promise<void> {
+async function reconcile(request: Request, context: ReconcileContext, services: GroupServices): Promise<Result | undefined> {
   const { cache, client, clock, signal } = context;
   const { agents, watches, generateSecret, settings } = services;
   const group = cache.get(Group, request);
   if (group === undefined) {
     watches.follow(request, [], noAccess);
     services.rendered.delete(keyOf(request));
-    return;
+    return undefined;
   }
   const { namespace, name } = request;
   const app = group.metadata.labels?.[labels.app] ?? "";
@@ -78,7 +85,7 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
   // Without agents nothing is asked: the kubelet reports whether Pods are ready.
   const running = hasAgents(rendered) ? pods.flatMap(runningPod) : [];
   const access = running.length === 0 ? noAccess : await findAgentAccess(client, namespace, app, signal);
-  if (access === undefined) return;
+  if (access === undefined) return undefined;
   // Watched before the roles are read, so that a later change is not missed.
   watches.follow(request, running, access);
   const roles = await readRoles(running, agents, access, signal);
@@ -110,6 +117,8 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
     if (status === undefined) throw error;
     await performEffects([{ kind: "status", type: Group, object: group, status }], effects);
   }
+  const { requeueAfterMs } = decision;
+  return requeueAfterMs === undefined ? undefined : { requeueAfterMs };
 }
 
 /** Records an event for every new failover and primary. */

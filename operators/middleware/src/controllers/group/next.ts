@@ -5,8 +5,8 @@ import type { PodView } from "./pod-view.ts";
 
 /** The next step of a Group. */
 export type Next =
-  /** Waits for an event. */
-  | { readonly kind: "wait"; readonly message: string }
+  /** Waits for an event, or until `dueMs`. */
+  | { readonly kind: "wait"; readonly message: string; readonly dueMs?: number }
   /** Records an intent before it is executed. */
   | {
       readonly kind: "record";
