@@ -6,6 +6,7 @@ import { App } from "../api/app.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
+import { certificateProblems } from "../controllers/certificates/certificate-problems.ts";
 import { planChanges, warningsOf } from "../controllers/plan/plan-changes.ts";
 import { validateApp } from "../controllers/plan/validate-app.ts";
 import { predictTasks } from "../controllers/plan/predict-tasks.ts";
@@ -36,7 +37,10 @@ export async function showPlan(context: CommandContext): Promise<number> {
     components.items.map((component) => [component.metadata.labels?.[labels.component] ?? "", component.spec]),
   );
   const groups = (await client.list(Group, { namespace: key.namespace, labelSelector: `${labels.app}=${key.name}` })).items;
-  const problems = validateApp(app, plugin, applied, groups);
+  const problems = [
+    ...validateApp(app, plugin, applied, groups),
+    ...(await certificateProblems(app, components.items, client)),
+  ];
   for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
   if (problems.length > 0) return 1;
   for (const warning of warningsOf(app, plugin)) stderr.write(`warning: ${warning}\n`);

@@ -33,7 +33,7 @@ function decide(app: DeepReadonly<App>, settings = defaultControllerSettings.app
     claims: [],
     lastBackups: new Map(),
     plugin,
-    metadata: undefined,
+    ...{ metadata: undefined, certificateProblems: [] },
     backupSchedule: undefined,
     settings,
     now,

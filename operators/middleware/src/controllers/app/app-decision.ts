@@ -58,14 +58,14 @@ function applyPause(app: AppObservation["app"], status: AppStatus, now: number):
 
 /** Accepts the spec and plans its changes, unless a plan is active. Returns why the spec is not valid. Mutates `status`. */
 function planSpec(
-  { app, components, groups, plugin, settings, now }: AppObservation,
+  { app, components, groups, plugin, certificateProblems, settings, now }: AppObservation,
   applied: Applied,
   status: AppStatus,
 ): string | undefined {
   if ("problem" in plugin) return plugin.problem;
   const generation = app.metadata.generation ?? 0;
   const isNew = status.acceptedGeneration !== generation;
-  const problems = validateApp(app, plugin, applied, groups);
+  const problems = [...validateApp(app, plugin, applied, groups), ...certificateProblems];
   if (problems.length > 0 && isNew) return problems.map(({ field, message }) => `${field}: ${message}`).join("; ");
   const isMissing = status.plan?.outcome === "Succeeded" && plugin.components.some(({ name }) => !components.has(name));
   const isFree = !hasActivePlan(status) || (isNew && isReplaceable(status));

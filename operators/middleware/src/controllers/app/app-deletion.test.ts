@@ -54,7 +54,7 @@ function decide(names: readonly DeepReadonly<Group>[], backups: readonly DeepRea
       claims: names.map(({ metadata }) => claimOf(metadata.labels?.[labels.group] ?? "")),
       lastBackups: new Map(backups.map((backup) => [backup.metadata.name ?? "", backup])),
       plugin: { problem: "missing" },
-      metadata: undefined,
+      ...{ metadata: undefined, certificateProblems: [] },
       backupSchedule: undefined,
       settings: defaultControllerSettings.app,
       now: Date.parse(deletionTimestamp) + 10_000,

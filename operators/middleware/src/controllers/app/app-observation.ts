@@ -6,6 +6,7 @@ import type { BackupSchedule } from "../../api/backup-schedule.ts";
 import type { Component } from "../../api/component.ts";
 import type { Group } from "../../api/group.ts";
 import type { AppSettings } from "../../settings/controller-settings.ts";
+import type { FieldError } from "../plan/validate-app.ts";
 import type { Plugin } from "../../plugin/plugin.ts";
 
 /** Inputs of a decision about an App. */
@@ -17,6 +18,8 @@ export interface AppObservation {
   readonly groups: readonly DeepReadonly<Group>[];
   /** The plugin, or why it cannot be used. */
   readonly plugin: Plugin | { readonly problem: string };
+  /** Why its certificates cannot be used, if the spec is not accepted yet. */
+  readonly certificateProblems: readonly FieldError[];
   readonly metadata: DeepReadonly<ConfigMapObject> | undefined;
   /** The BackupSchedule with the name of the App. */
   readonly backupSchedule: DeepReadonly<BackupSchedule> | undefined;

@@ -1,9 +1,10 @@
 import { type DeepReadonly, isNamespaceTerminating } from "@keelson/api-machinery";
-import { ConfigMap, PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
+import { ConfigMap, PersistentVolumeClaim, Secret } from "@keelson/api-machinery/kinds";
 import {
   type Cache,
   type ControllerDefinition,
   defineController,
+  metadataOf,
   type ReconcileContext,
   readOf,
   removeFinalizer,
@@ -19,6 +20,7 @@ import { Component } from "../../api/component.ts";
 import { Group } from "../../api/group.ts";
 import { appFinalizer, labels, metadataName } from "../../api/names.ts";
 import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
+import { affectsCertificates, certificateProblems } from "../certificates/certificate-problems.ts";
 import { decideApp } from "./app-decision.ts";
 import { isLastBackup, lastBackupsOf } from "./last-backup.ts";
 import { describeReport } from "../plan/plan-report.ts";
@@ -41,8 +43,10 @@ export function createAppController(services: MiddlewareServices): ControllerDef
               .list(App)
               .filter((app) => configMap.metadata.name === pluginConfigMapName(app.spec.plugin.name, app.spec.plugin.version))
               .map((app) => ({ namespace: app.metadata.namespace, name: app.metadata.name ?? "" }))
-          : [],
+          : waitingFor(configMap, cache),
       ),
+      // Keys stay out of the cache.
+      watchOf(metadataOf(Secret), (secret, { cache }) => waitingFor(secret, cache)),
       // The Backups that precede the deletion of an App. One of another App may have the name of one.
       watchOf(Backup, (backup, { cache }) =>
         cache
@@ -77,6 +81,7 @@ async function reconcile(
     claims,
     lastBackups: findLastBackups(app, groups, cache),
     groups,
+    certificateProblems: isAccepted(app) ? [] : await certificateProblems(app, components, client, signal),
     plugin: plugins.find(cache, namespace, app.spec.plugin),
     metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
     backupSchedule: cache.get(BackupSchedule, { namespace, name }),
@@ -101,6 +106,21 @@ async function reconcile(
   recordEvents(app, decision.effects, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
+
+/** Whether the App's spec needs no checks any more. */
+function isAccepted({ metadata, status }: DeepReadonly<App>): boolean {
+  return metadata.deletionTimestamp !== undefined || status?.acceptedGeneration === metadata.generation;
+}
+
+/** Apps whose spec is not accepted because of certificates that may have changed. */
+const waitingFor = (
+  { metadata: { name, namespace } }: { readonly metadata: DeepReadonly<App>["metadata"] },
+  cache: Cache,
+): readonly Request[] =>
+  cache
+    .list(App, { namespace })
+    .filter((app) => !isAccepted(app) && affectsCertificates(app, name))
+    .map((app) => ({ namespace, name: app.metadata.name ?? "" }));
 
 /** The Backups that precede the deletion of an App and exist, by name. */
 function findLastBackups(

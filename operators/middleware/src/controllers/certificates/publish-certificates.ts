@@ -1,4 +1,12 @@
-import { controllerReference, type DeepReadonly, ignoreNotFound, isControlledBy } from "@keelson/api-machinery";
+import {
+  controllerReference,
+  type DeepReadonly,
+  ignoreNotFound,
+  isAlreadyExists,
+  isControlledBy,
+  type KubernetesObject,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import { ConfigMap, type ConfigMapObject, Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import { ignoreConflict, metadataOf, type ReconcileContext } from "@keelson/controller";
 import { certificateHash, type Certificates, type TlsMode } from "@keelson/middleware-agent";
@@ -26,11 +34,13 @@ export interface PublishedCertificates {
 export async function foreignObject(
   app: DeepReadonly<App>,
   hasSecret: boolean,
-  { client, signal }: Pick<ReconcileContext, "signal"> & { readonly client: Pick<ReconcileContext["client"], "get"> },
+  { client, signal }: { readonly signal?: AbortSignal; readonly client: Pick<ReconcileContext["client"], "get"> },
 ): Promise<string | undefined> {
   const { name = "", namespace = "" } = app.metadata;
   const problemOf = async (type: typeof Secret | typeof ConfigMap, key: string): Promise<string | undefined> => {
-    const found = await ignoreNotFound(client.get<SecretObject | ConfigMapObject>(type, { namespace, name: key }, { signal }));
+    const found = await ignoreNotFound(
+      client.get<SecretObject | ConfigMapObject>(type, { namespace, name: key }, signal ? { signal } : {}),
+    );
     if (found === undefined || isControlledBy(found, app)) return undefined;
     return `${type.kind} ${key} exists and is not controlled by this App: rename or delete it`;
   };
@@ -48,7 +58,7 @@ export async function publishCertificates(
   { agent, program, authorities, mode }: PublishedCertificates,
   context: ReconcileContext,
 ): Promise<void> {
-  const { client, cache, signal } = context;
+  const { cache } = context;
   const { name = "", namespace = "" } = app.metadata;
   const metadata = { namespace, labels: { [labels.app]: name }, ownerReferences: [controllerReference(app)] };
   const published = cache.get(ConfigMap, { namespace, name: authorityName(name) });
@@ -56,7 +66,7 @@ export async function publishCertificates(
   if (authorities !== undefined && published?.data?.[authorityKey] !== authorities) {
     const data = { [authorityKey]: authorities };
     const object = { metadata: { ...metadata, name: authorityName(name) }, data };
-    await client.apply(ConfigMap, object, { fieldManager, signal });
+    await writeControlled(ConfigMap, object, published, app, context);
   }
   await writeTexts(context, access, {
     [agentKeys.authorities]: agent.authorities,
@@ -73,7 +83,36 @@ export async function publishCertificates(
     type: "kubernetes.io/tls",
     data: encoded({ "ca.crt": program.authorities, "tls.crt": program.certificate, "tls.key": program.key }),
   };
-  await client.apply(Secret, secret, { fieldManager, signal });
+  await writeControlled(Secret, secret, current, app, context);
+}
+
+/**
+ * Creates an object, or changes the one that the App controls and that was seen before. Another one that takes its name meanwhile is left
+ * unchanged: its event triggers a check for objects of others.
+ */
+async function writeControlled<T extends ConfigMapObject | SecretObject>(
+  type: ResourceType<T>,
+  object: { readonly metadata: KubernetesObject["metadata"]; readonly data: Readonly<Record<string, string>> },
+  current: DeepReadonly<KubernetesObject> | undefined,
+  app: DeepReadonly<App>,
+  { client, signal }: Pick<ReconcileContext, "client" | "signal">,
+): Promise<void> {
+  if (current === undefined) {
+    await ignoreAlreadyExists(client.create(type, object as never, { fieldManager, signal }));
+    return;
+  }
+  if (!isControlledBy(current, app)) return;
+  const { name = "", namespace, ownerReferences: _, ...metadata } = object.metadata;
+  const body = { ...object, metadata: { ...metadata, resourceVersion: current.metadata.resourceVersion } };
+  await ignoreConflict(client.patch(type, { namespace, name }, { type: "merge", body }, { fieldManager, signal }));
+}
+
+async function ignoreAlreadyExists(write: Promise<unknown>): Promise<void> {
+  try {
+    await write;
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
 }
 
 const encode = (text: string): string => Buffer.from(text).toString("base64");

@@ -46,7 +46,7 @@ export async function readOwn(
 }
 
 /** The certificates in a Secret of the type `kubernetes.io/tls`. Empty texts for those that are missing. */
-function certificatesIn(secret: DeepReadonly<SecretObject> | undefined): Certificates {
+export function certificatesIn(secret: DeepReadonly<SecretObject> | undefined): Certificates {
   const { "ca.crt": authorities = "", "tls.crt": certificate = "", "tls.key": key = "" } = decoded(secret?.data);
   return { authorities, certificate, key };
 }
