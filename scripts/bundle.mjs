@@ -53,6 +53,7 @@ const compactSource = { charset: "ascii", comments: { legal: true, annotation: f
 if (!isCurrent(command)) {
   await bundle(command);
   await bundlePodProgram();
+  await bundleAgentProgram();
 }
 for (const each of [sandboxAgent, middlewareAgents, robotAgent]) if (!isCurrent(each)) await bundle(each);
 
@@ -97,6 +98,17 @@ async function bundlePodProgram() {
   const draft = program.replace(/\.js$/, `-${process.pid}.tmp`);
   writeFileSync(draft, output[0].code);
   renameSync(draft, program.replace(/\.js$/, ".cjs"));
+}
+
+/** Bundles the program that `keelson middleware copy-agent` copies into Pods, as one file. */
+async function bundleAgentProgram() {
+  const program = join(root, "apps/cli/dist/programs/middleware-agent-program.js");
+  const { treeshake } = robotAgent;
+  const build = await rolldown({ input: program, platform: "node", logLevel: "silent", treeshake });
+  const draft = program.replace(/\.js$/, `-${process.pid}.tmp`);
+  await build.write({ ...compactSource, file: draft, format: "esm", codeSplitting: false });
+  await build.close();
+  renameSync(draft, program.replace(/\.js$/, ".mjs"));
 }
 
 /** Records of the compiler, which change whenever its output does, and the record of the installed packages. */

@@ -33,6 +33,8 @@ import { controllerFlags, operatorFlags } from "./flags.ts";
 import { createMonitoringServer } from "./monitoring/monitoring-server.ts";
 import type { MiddlewareServices } from "./controllers/services.ts";
 import { PluginReader } from "./plugin/plugin-reader.ts";
+import { createCopyAgentCommand } from "./commands/copy-agent.ts";
+import { withAgentProgram } from "./controllers/agent-program.ts";
 import { createPluginWebhook } from "./plugin/plugin-webhook.ts";
 import { redisPlugin } from "./plugin/redis-plugin.ts";
 import { type ControllerSettings, defaultControllerSettings, readControllerSettings } from "./settings/controller-settings.ts";
@@ -44,6 +46,11 @@ export interface MiddlewareOptions {
   readonly agentCommand?: readonly string[];
   /** Plugins to install in addition to that of Redis and Valkey. The agent command must know their engines. */
   readonly plugins?: readonly PluginDefinition[];
+  /**
+   * Path of the agent's program in one file: `agent` and `transfer` are its first arguments. In a cluster, where KEELSON_IMAGE is set, an init
+   * container with that image copies it into Pods, whose images then need not contain it. Default: the images contain it.
+   */
+  readonly agentProgram?: string;
   /** Command line of the Pods that transfer backups, without flags. Default: the agent command with `transfer` instead of `agent`. */
   readonly transferCommand?: readonly string[];
 }
@@ -143,6 +150,7 @@ function monitoringOf(plugins: readonly PluginDefinition[]): OperatorMonitoring 
 /** Creates the middleware operator. */
 export function createMiddleware({
   agentCommand: command = ["keelson", "middleware", "agent"],
+  agentProgram,
   plugins = [],
   transferCommand: transfer = [...(command.at(-1) === "agent" ? command.slice(0, -1) : command), "transfer"],
 }: MiddlewareOptions = {}): Operator {
@@ -152,6 +160,10 @@ export function createMiddleware({
     plugins: new PluginReader(),
     agentCommand: command,
     transferCommand: transfer,
+    completePod: (pod) => {
+      const image = process.env.KEELSON_IMAGE;
+      return agentProgram === undefined || !image ? pod : withAgentProgram(pod, { command: command.slice(0, -1), image });
+    },
     generateSecret: () => randomBytes(24).toString("base64url"),
   };
   return {
@@ -185,7 +197,9 @@ export function createMiddleware({
       ...backupCommands,
       createAgentCommand([redisAgent, ...plugins.flatMap(({ engines }) => engines)]),
       transferCommand,
+      ...(agentProgram === undefined ? [] : [createCopyAgentCommand(agentProgram)]),
     ],
+    ...(agentProgram === undefined ? {} : { deployment: { toolImage: { variable: "KEELSON_IMAGE" } } }),
     listeners,
     monitoring: monitoringOf([redisPlugin, ...plugins]),
   };

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { createBusyboxImage, type LocalContainerd, startLocalContainerd } from "@keelson/execution/testing";
+import { createBusyboxImage, createProgramImage, type LocalContainerd, startLocalContainerd } from "@keelson/execution/testing";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { stringify } from "yaml";
 import { type KeelsonProcess, startKeelson } from "../testing/keelson-process.ts";
@@ -17,6 +17,9 @@ import { temporaryFolder } from "../testing/temporary-folder.ts";
  */
 const root = fileURLToPath(new URL("../../../..", import.meta.url));
 const busybox = "example.org/busybox:1";
+const redis = "docker.io/library/redis:7.0";
+/** Pods without a runtime class, such as those of Apps, run in containerd. */
+const flags = ["--only", "cluster", "--pod-runtime", "containerd"];
 const run = promisify(execFile);
 const folder = temporaryFolder();
 // The path of a Unix socket is limited to 108 bytes.
@@ -69,7 +72,10 @@ beforeAll(async () => {
   await keelson("image", "import", join(images, "keelson.tar"), `docker.io/keelson/keelson:${version}`, ...at);
   await keelson("image", "import", join(images, "sandbox-agent.tar"), `docker.io/keelson/sandbox-agent:${version}`, ...at);
   await keelson("image", "import", join(home, "busybox.tar"), busybox, ...at);
-  up = await startTestKeelson(folder.path, "--only", "cluster", "--containerd-address", containerd.socket);
+  // The shell guards the program and checks snapshots.
+  await createProgramImage(join(home, "redis.tar"), redis, ["/usr/bin/redis-server", "/bin/bash", "/bin/cat"]);
+  await keelson("image", "import", join(home, "redis.tar"), redis, ...at);
+  up = await startTestKeelson(folder.path, ...flags, "--containerd-address", containerd.socket);
   writeFileSync(join(folder.path, "values.yaml"), stringify(values));
   const output = await onCluster("install", "--values", "values.yaml");
   expect(output).toContain("ready: robots, middleware, testplane, mpi, sandboxes in namespace keelson-system\n");
@@ -155,6 +161,23 @@ test("runs a sandbox on an agent of the agents' image", async () => {
     },
   );
   await reaches("sandbox/box", ".status.phase", "Succeeded");
+});
+
+test("runs an App whose image has neither an agent nor Node.js, and backs it up", { timeout: 300_000 }, async () => {
+  await up.kubectl("apply", "-f", join(root, "examples/middleware/redis.yaml"));
+  await up.kubectl("wait", "mwapp/cache", "--for=jsonpath={.status.phase}=Running", "--timeout=240s");
+  const nodes = JSON.parse(await up.kubectl("get", "pods", "-l", "middleware.io/app=cache", "-o", "json")) as {
+    items: { spec: { containers: { image: string }[] } }[];
+  };
+  expect(nodes.items.map(({ spec }) => spec.containers[0]?.image)).toEqual(Array.from({ length: 3 }, () => redis));
+  await apply({
+    apiVersion: "middleware.io/v1alpha1",
+    kind: "Backup",
+    metadata: { name: "first" },
+    spec: { app: { name: "cache" }, storage: { volume: { claimName: "backups", size: "64Mi" } } },
+  });
+  await up.kubectl("wait", "backup/first", "--for=jsonpath={.status.phase}=Completed", "--timeout=120s");
+  await up.kubectl("delete", "backup/first", "mwapp/cache", "--timeout=120s");
 });
 
 test("runs an MPI job whose launcher and workers share neither files nor Keelson's image", async () => {

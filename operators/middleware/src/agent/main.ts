@@ -1,12 +1,5 @@
 #!/usr/bin/env node
-import { createAgentCommand, runAsProgram } from "@keelson/middleware-agent";
-import { transferCommand } from "../commands/transfer.ts";
-import { redisAgent } from "./redis-agent.ts";
+import { runAgent } from "./run-agent.ts";
 
-/*
- * A standalone agent, for images without the `keelson` command; with the argument `transfer` the transfer of a backup.
- */
-
-const isTransfer = process.argv[2] === "transfer";
-const command = isTransfer ? transferCommand : createAgentCommand([redisAgent]);
-process.exitCode = await runAsProgram(command, process.argv.slice(isTransfer ? 3 : 2));
+/* A standalone agent, for images without the `keelson` command. */
+process.exitCode = await runAgent(process.argv.slice(2));

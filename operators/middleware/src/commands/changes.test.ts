@@ -54,6 +54,7 @@ beforeEach(async () => {
         plugins: new PluginReader(),
         agentCommand: ["agent"],
         transferCommand: ["transfer"],
+        completePod: (pod) => pod,
         generateSecret: () => "secret",
       }),
     ],

@@ -11,6 +11,7 @@ import {
 import { Secret } from "@keelson/api-machinery/kinds";
 import { addFinalizer, ignoreConflict, removeFinalizer } from "@keelson/controller";
 import type { Client } from "@keelson/client";
+import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { AgentClient } from "../agent/agent-client.ts";
 import { labels } from "../api/names.ts";
 import type { AgentAccess } from "./agent-access.ts";
@@ -29,6 +30,8 @@ export interface EffectContext {
   readonly agentAccess: () => Promise<AgentAccess>;
   /** Generates a secret as printable text. */
   readonly generateSecret: () => string;
+  /** Completes a Pod before it is created. Default: unchanged. */
+  readonly completePod?: (pod: DeepReadonly<PodObject>) => DeepReadonly<PodObject>;
   /** Object whose status records the result of a call. */
   readonly answersInto?: { readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject> };
 }
@@ -61,8 +64,9 @@ async function performEffect(effect: Effect, context: EffectContext): Promise<bo
       return (await ignoreConflict(written)) !== undefined;
     }
     case "apply": {
-      const { name = "" } = effect.object.metadata;
-      const configuration = { ...effect.object, metadata: { ...effect.object.metadata, name } };
+      const object = isNewPod(effect.object) ? (context.completePod?.(effect.object) ?? effect.object) : effect.object;
+      const { name = "" } = object.metadata;
+      const configuration = { ...object, metadata: { ...object.metadata, name } };
       await client.apply(effect.type, configuration, { ...write, fieldManager: managerOf(effect, fieldManager) });
       return true;
     }
@@ -142,7 +146,12 @@ async function callAgent(effect: EffectOf<"call">, context: EffectContext): Prom
   return true;
 }
 
+/** Whether an applied object is a whole Pod. Existing Pods are applied without their spec. */
+function isNewPod(object: DeepReadonly<KubernetesObject>): object is DeepReadonly<PodObject> {
+  return object.kind === "Pod" && "spec" in object;
+}
+
 /** The role label of a Pod has its own field manager, so that applying the Pod does not remove it. */
 function managerOf(effect: Extract<Effect, { kind: "apply" }>, fieldManager: string): string {
-  return effect.type.kind === "Pod" && !("spec" in effect.object) ? `${fieldManager}-role` : fieldManager;
+  return effect.type.kind === "Pod" && !isNewPod(effect.object) ? `${fieldManager}-role` : fieldManager;
 }

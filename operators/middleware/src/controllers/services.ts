@@ -1,5 +1,6 @@
 import type { AgentClient } from "../agent/agent-client.ts";
 import type { ControllerSettings } from "../settings/controller-settings.ts";
+import type { EffectContext } from "./perform-effects.ts";
 import type { PluginReader } from "../plugin/plugin-reader.ts";
 
 /** Services shared by the controllers of the middleware family. */
@@ -11,6 +12,8 @@ export interface MiddlewareServices {
   readonly agentCommand: readonly string[];
   /** Command line of the Pods that transfer backups, without flags. */
   readonly transferCommand: readonly string[];
+  /** Completes a Pod before it is created. */
+  readonly completePod: NonNullable<EffectContext["completePod"]>;
   /** Generates a secret as printable text. */
   readonly generateSecret: () => string;
 }

@@ -6,6 +6,7 @@ import { App, type AppStatus } from "../api/app.ts";
 import { createAppController } from "../controllers/app/app.ts";
 import { createComponentController } from "../controllers/component/component.ts";
 import { createGroupController } from "../controllers/group/group.ts";
+import type { MiddlewareServices } from "../controllers/services.ts";
 import { PluginReader } from "../plugin/plugin-reader.ts";
 import { defaultControllerSettings } from "../settings/controller-settings.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
@@ -130,12 +131,13 @@ export function createSimulation({
     queue = [];
     timers = [];
     const { agents } = redis;
-    const services = {
+    const services: MiddlewareServices = {
       agents,
       settings: defaultControllerSettings,
       plugins,
       agentCommand: ["agent"],
       transferCommand: ["transfer"],
+      completePod: (pod) => pod,
       generateSecret: () => "secret",
     };
     controllers = [createAppController(services), createComponentController(services), createGroupController(services)];

@@ -64,6 +64,7 @@ async function reconcile(
       ...{ client, fieldManager, signal },
       agents: services.agents,
       generateSecret: services.generateSecret,
+      completePod: services.completePod,
       agentAccess: () => Promise.reject(new AgentCallError("NoToken", "the Backup controller changes no programs")),
     });
   } catch (error) {

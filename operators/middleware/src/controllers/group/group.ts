@@ -69,7 +69,7 @@ interface GroupServices extends MiddlewareServices {
 
 async function reconcile(request: Request, context: ReconcileContext, services: GroupServices): Promise<Result | undefined> {
   const { cache, client, clock, signal } = context;
-  const { agents, watches, generateSecret, settings } = services;
+  const { agents, watches, generateSecret, completePod, settings } = services;
   const group = cache.get(Group, request);
   if (group === undefined) {
     watches.follow(request, [], noAccess);
@@ -107,6 +107,7 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
     callTimeoutMs: settings.group.grpcTimeoutMs,
     agentAccess: readAccess,
     generateSecret,
+    completePod,
     answersInto: { type: Group, object: group },
   };
   try {

@@ -62,14 +62,14 @@ export function createRestoreController(services: MiddlewareServices): Controlle
 async function reconcile(
   request: Request,
   context: ReconcileContext,
-  { agents, generateSecret, transferCommand }: MiddlewareServices,
+  { agents, generateSecret, completePod, transferCommand }: MiddlewareServices,
 ): Promise<Result | undefined> {
   const { cache, client, clock, signal, events } = context;
   const restore = cache.get(Restore, request);
   if (restore === undefined) return undefined;
   const { effects, requeueAfterMs } = decideRestore(observe(restore, cache, transferCommand, clock.now()));
   await performEffects(effects, {
-    ...{ client, fieldManager, signal, agents, generateSecret },
+    ...{ client, fieldManager, signal, agents, generateSecret, completePod },
     agentAccess: () => Promise.reject(new AgentCallError("NoToken", "the Restore controller changes no programs itself")),
   });
   const written = effects.find((effect) => effect.kind === "status");

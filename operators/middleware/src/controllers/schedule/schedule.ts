@@ -59,7 +59,7 @@ async function reconcile(
   services: MiddlewareServices,
 ): Promise<Result | undefined> {
   const { cache, client, clock, signal, events } = context;
-  const { agents, generateSecret } = services;
+  const { agents, generateSecret, completePod } = services;
   const schedule = cache.get(BackupSchedule, request);
   if (schedule === undefined) return undefined;
   const { namespace } = request;
@@ -72,7 +72,7 @@ async function reconcile(
     now: clock.now(),
   });
   await performEffects(effects, {
-    ...{ client, fieldManager, signal, agents, generateSecret },
+    ...{ client, fieldManager, signal, agents, generateSecret, completePod },
     agentAccess: () => readAgentAccess(client, namespace, schedule.spec.app.name, signal),
   });
   const written = effects.find((effect) => effect.kind === "status");
