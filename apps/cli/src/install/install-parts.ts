@@ -6,6 +6,7 @@ import type { InstallPart } from "./objects/install-object.ts";
 import { monitoringObjects } from "./objects/monitoring-objects.ts";
 import { networkObjects } from "./objects/network-objects.ts";
 import { proxyObjects } from "./objects/proxy-objects.ts";
+import { robotsExecObjects } from "./objects/robots-exec-objects.ts";
 import { crdParts, metricsReaderRole, namespaceObject } from "./objects/shared-objects.ts";
 import { workloadObjects } from "./objects/workload-objects.ts";
 import { evaluateTemplate, holds } from "./template/evaluate-template.ts";
@@ -23,7 +24,7 @@ export function installParts(operators: readonly Operator[]): readonly InstallPa
         ...workloadObjects(operator),
         ...networkObjects(operator),
         ...monitoringObjects(operator),
-        ...(operator.name === "robots" ? mosquittoObjects() : []),
+        ...(operator.name === "robots" ? [...mosquittoObjects(), ...robotsExecObjects()] : []),
         ...(operator.name === "sandboxes" ? proxyObjects() : []),
       ],
     })),

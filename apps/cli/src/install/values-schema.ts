@@ -169,6 +169,13 @@ const familyValues: Readonly<Record<string, Readonly<Record<string, TSchema>>>> 
         resources: resources("32Mi", "128Mi"),
       }),
     }),
+    exec: group("The server of `keelson robots exec`, for users with the right to create `tasks/exec`.", {
+      enabled: flag("run the server on port 8443 of a Service of its own, over TLS", false),
+      service: group("The Service `keelson-robots-exec`.", {
+        type: choice("type of the Service", ["ClusterIP", "NodePort", "LoadBalancer"], "ClusterIP"),
+        annotations: map("annotations of the Service"),
+      }),
+    }),
   },
   testplane: {
     extraRules: list("RBAC rules for the objects that tests create and read"),

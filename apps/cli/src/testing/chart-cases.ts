@@ -35,6 +35,7 @@ export const chartCases: readonly (readonly [string, JsonValue])[] = [
         extraArgs: ["--log-level=debug"],
         allowV1Agents: true,
         broker: { kind: "mosquitto", credentialsSecret: "mqtt", mosquitto: { passwordSecret: "passwords" } },
+        exec: { enabled: true, service: { type: "LoadBalancer", annotations: { a: "b" } } },
       },
       testplane: { extraRules: [{ apiGroups: [""], resources: ["configmaps"], verbs: ["get", "create"] }] },
       sandboxes: {

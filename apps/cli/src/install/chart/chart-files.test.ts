@@ -1,3 +1,4 @@
+import type { JsonValue } from "@keelson/api-machinery";
 import { beforeAll, expect, test } from "vitest";
 import { parseTemplate } from "../../../../../operators/middleware/src/template/parse-template.ts";
 import { renderTemplate } from "../../../../../operators/middleware/src/template/render-template.ts";
@@ -43,4 +44,13 @@ test("grants each operator the rules that it declares, and nothing else", () => 
     const registered = operator.webhooks === undefined ? [] : [["validatingwebhookconfigurations"]];
     expect(rules.slice(length).map(({ resources }) => resources)).toEqual([["events"], ...registered]);
   }
+});
+
+test("exposes the server of robots exec only if a value says so, in a Service of its own", () => {
+  const texts = (exec: JsonValue): readonly string[] =>
+    renderCase(operators, { robots: { exec } }).objects.map((object) => JSON.stringify(object));
+  const found = (exec: JsonValue, text: string): number => texts(exec).filter((object) => object.includes(text)).length;
+  const marks = ["keelson-robots-exec", "--exec-port=8443", "--exec-bind-address=", '"ports":[{"protocol":"TCP","port":8443}]'];
+  expect(marks.map((text) => found({}, text))).toEqual([0, 0, 0, 0]);
+  expect(marks.map((text) => found({ enabled: true }, text))).toEqual([1, 1, 1, 1]);
 });

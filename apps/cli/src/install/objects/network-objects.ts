@@ -15,6 +15,7 @@ import {
 } from "../template/template.ts";
 import { type InstallObject, labelsOf, namespaced, objectName, selectorLabels } from "./install-object.ts";
 import { proxyIngressRule, proxyServicePort } from "./proxy-objects.ts";
+import { robotsExecIngressRule } from "./robots-exec-objects.ts";
 import { hasOwnPorts, hasWebhooks, operatorPorts } from "./workload-objects.ts";
 
 /** The Service, NetworkPolicy and ServiceMonitor of an operator. */
@@ -88,6 +89,7 @@ function networkPolicy(operator: Operator): TemplateMap {
         when(isSet("metrics.enabled"), allow(operatorPorts.metrics)),
         ...(hasWebhooks(operator) ? [allow(operatorPorts.webhooks)] : []),
         ...(operator.deployment?.ports ?? []).map(({ port }) => when(hasOwnPorts(operator), allow(port))),
+        ...(name === "robots" ? [robotsExecIngressRule()] : []),
         ...(name === "sandboxes" ? [proxyIngressRule()] : []),
       ],
     },

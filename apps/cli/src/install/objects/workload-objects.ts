@@ -17,6 +17,7 @@ import {
 import { brokerMounts, brokerSettings, brokerVariables, brokerVolumes } from "./broker-objects.ts";
 import { type InstallObject, labelsOf, namespaced, objectName, selectorLabels } from "./install-object.ts";
 import { proxyArguments, proxyContainerPort } from "./proxy-objects.ts";
+import { robotsExecArguments, robotsExecContainerPort } from "./robots-exec-objects.ts";
 import { restricted, schedulingFields } from "./shared-objects.ts";
 
 /** Folder of the operators' local files. */
@@ -171,7 +172,7 @@ function operatorArguments(operator: Operator): readonly TemplateItem[] {
       when(ownPorts, `--${portFlag}=${port}`),
     ]),
     ...(needs.settings ?? []).map((setting) => settingArgument(operator, setting)),
-    ...(name === "robots" ? brokerSettings() : []),
+    ...(name === "robots" ? [...brokerSettings(), ...robotsExecArguments()] : []),
     ...(name === "sandboxes" ? [...fastPathArguments(), ...proxyArguments()] : []),
     splice(`${name}.extraArgs`),
   ];
@@ -216,6 +217,7 @@ function ports(operator: Operator): readonly TemplateItem[] {
     when(isSet("metrics.enabled"), { name: "metrics", containerPort: operatorPorts.metrics }),
     ...(hasWebhooks(operator) ? [{ name: "webhooks", containerPort: operatorPorts.webhooks }] : []),
     ...own.map(({ name, port }) => when(hasOwnPorts(operator), { name, containerPort: port })),
+    ...(operator.name === "robots" ? [robotsExecContainerPort()] : []),
     ...(operator.name === "sandboxes" ? [proxyContainerPort()] : []),
   ];
 }
