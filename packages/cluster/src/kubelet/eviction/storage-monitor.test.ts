@@ -70,11 +70,15 @@ test("measures every 10 s the Pods that have limits, and evicts one that exceeds
   const { clock, disk, running } = monitor([pod("a", evicted), pod("free", evicted, free), pod("system", evicted, critical)]);
   disk.bytes.set("a/logs", 100).set("a/roots/main.1/changes", 100).set("a/volumes/data", 100);
   await clock.advance(10_000);
-  await expect.poll(() => disk.measured).toEqual([["a/volumes/data", "a/logs", "a/roots/main.1/changes"]]);
+  await expect.poll(() => disk.measured, { timeout: 10_000 }).toEqual([["a/volumes/data", "a/logs", "a/roots/main.1/changes"]]);
   expect(evicted).toEqual([]);
   disk.bytes.set("a/volumes/data", 101);
-  await expect.poll(() => clock.advance(10_000).then(() => evicted.length > 0)).toBe(true);
-  expect(evicted).toEqual(['a: Usage of EmptyDir volume "data" exceeds the limit "100". ']);
+  const isEvicted = async (): Promise<boolean> => {
+    await clock.advance(10_000);
+    return evicted.length > 0;
+  };
+  await expect.poll(isEvicted, { timeout: 10_000 }).toBe(true);
+  expect(new Set(evicted)).toEqual(new Set(['a: Usage of EmptyDir volume "data" exceeds the limit "100". ']));
   running.stop();
 });
 
@@ -120,6 +124,6 @@ test("a measurement that fails is repeated", async () => {
   };
   const pods = [pod("a", evicted)];
   const running = new StorageMonitor({ clock, log: silentLogger, pods: () => pods, measure });
-  await expect.poll(() => clock.advance(10_000).then(() => calls)).toBeGreaterThan(1);
+  await expect.poll(() => clock.advance(10_000).then(() => calls), { timeout: 10_000 }).toBeGreaterThan(1);
   running.stop();
 });
