@@ -2,11 +2,12 @@ import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from "node:fs
 import { dirname, join } from "node:path";
 import { ExecutionError } from "../driver.ts";
 import { type CgroupHierarchy, delegate } from "./cgroup-hierarchies.ts";
+import { limitGroup } from "./group-limits.ts";
 import { setCgroupLimit } from "./cgroup-limits.ts";
 
 /**
  * A cgroup of its own, below the parent of a driver's cgroups, that holds the cgroups of the driver's programs. It has one share of the
- * machine's CPU, which they divide by their `cpuShares`. Drivers with the same parent may use the same group.
+ * machine's CPU, which they divide by their `cpuShares`, and leaves memory and processes to the rest of the machine (see `limitGroup`). Drivers with the same parent may use the same group.
  */
 export interface ProgramGroup {
   /** Name of the cgroup, one part of a path. */
@@ -31,6 +32,7 @@ export function enterProgramGroup(hierarchies: readonly CgroupHierarchy[], group
     }
   });
   shareCpu(grouped, group);
+  limitGroup(grouped);
   return grouped;
 }
 

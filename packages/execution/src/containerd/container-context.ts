@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type CgroupHierarchy, discoverCgroups, listHierarchies, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import { limitGroup } from "../cgroup/group-limits.ts";
 import { type ProgramGroup, shareCpu } from "../cgroup/program-group.ts";
 import type { TerminalSize } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
@@ -36,8 +37,10 @@ export class ContainerContext {
     this.#ungrouped = listHierarchies(cgroupParent(options.api.namespace));
     this.#grouped = options.group === undefined ? [] : listHierarchies(cgroupParent(options.api.namespace, options.group));
     // The ancestors delegate their controllers to the group.
-    if (options.group !== undefined)
-      shareCpu(discoverCgroups(cgroupParent(options.api.namespace, options.group)), options.group);
+    if (options.group === undefined) return;
+    const hierarchies = discoverCgroups(cgroupParent(options.api.namespace, options.group));
+    shareCpu(hierarchies, options.group);
+    limitGroup(hierarchies);
   }
 
   /** Removes the group wherever it is empty: the runtime creates it in every hierarchy of the machine. */

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { createCgroup, type ProgramCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
 import { discoverCgroups, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import { limitProgramPids } from "../cgroup/group-limits.ts";
 import {
   enterProgramGroup,
   neighborGroups,
@@ -57,6 +58,7 @@ export class LaunchContexts {
     if (group !== undefined) restoreProgramGroup(this.current.hierarchies, group);
     const scope = this.hasOwnParent ? "all" : group === undefined ? "limited" : "controlled";
     const cgroup = createCgroup(this.current.hierarchies, folder.tag, spec.limits ?? {}, scope);
+    if (group !== undefined && spec.limits?.pids === undefined) limitProgramPids(this.current.hierarchies, folder.tag);
     return withDiskLimit(cgroup, spec, this.#options.diskLimit?.(spec));
   }
 
