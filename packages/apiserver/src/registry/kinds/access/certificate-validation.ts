@@ -12,6 +12,7 @@ import {
   tooLongCause,
 } from "@keelson/api-machinery/validation";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import { certificateRequestFault } from "../../certificate-request-fault.ts";
 import { maxPemBytes, pemBlocks } from "../../pem-blocks.ts";
 import { type Causes, eachItem } from "../../causes.ts";
 
@@ -84,24 +85,13 @@ function* usageCauses(requested: readonly unknown[]): Causes {
 
 const tooLarge = `must be at most ${maxPemBytes} bytes of PEM`;
 
-/** Why the base64 of a PEM block is not a PKCS #10 request. Its signature is checked when it is signed. */
+/** Why the base64 of a PEM text does not begin with a signed PKCS #10 request. */
 function requestFault(base64: string): string | undefined {
   const pem = Buffer.from(base64, "base64").toString("latin1");
   if (pem.length > maxPemBytes) return tooLarge;
   const [block] = pemBlocks(pem);
   if (block?.type !== "CERTIFICATE REQUEST") return "PEM block type must be CERTIFICATE REQUEST";
-  const der = Buffer.from(block.base64, "base64");
-  return isWholeSequence(der) ? undefined : "asn1: structure error: malformed certificate request";
-}
-
-/** Whether the bytes are one DER SEQUENCE. */
-function isWholeSequence(der: Buffer): boolean {
-  const first = der[1];
-  if (der[0] !== 0x30 || first === undefined) return false;
-  if (first < 0x80) return der.length === first + 2;
-  const lengthBytes = first & 0x7f;
-  if (lengthBytes === 0 || lengthBytes > 4 || der.length < 2 + lengthBytes) return false;
-  return der.length === 2 + lengthBytes + der.readUIntBE(2, lengthBytes);
+  return certificateRequestFault(Buffer.from(block.base64, "base64"));
 }
 
 const maxDomainLength = 253;
