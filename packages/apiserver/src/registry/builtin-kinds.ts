@@ -52,7 +52,7 @@ export type KindStore = Pick<Store, "get" | "list" | "watch">;
 
 const emptyStore: KindStore = {
   get: () => undefined,
-  list: () => ({ items: [], revision: 0, remaining: 0 }),
+  list: () => ({ items: [], revision: 0 }),
   watch: () => ({ close: () => undefined }),
 };
 

@@ -3,18 +3,22 @@ import { loadX509 } from "@keelson/api-machinery/certificates";
 import { expect, test } from "vitest";
 import { certificateRequestFault } from "./certificate-request-fault.ts";
 
-const curve = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
-const rsa = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256", modulusLength: 2_048, publicExponent: new Uint8Array([1, 0, 1]) };
+type Algorithm = { readonly name: string; readonly hash: string };
 
-async function request(algorithm: object): Promise<Buffer> {
+const { subtle } = webcrypto;
+const ecdsa = { name: "ECDSA", hash: "SHA-256" };
+const rsa = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
+const rsaWithSha1 = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-1" };
+
+/** A signed request. */
+async function request(algorithm: Algorithm): Promise<Buffer> {
+  const size = { modulusLength: 2_048, publicExponent: new Uint8Array([1, 0, 1]) };
+  const keys = await (algorithm.name === "ECDSA"
+    ? subtle.generateKey({ ...algorithm, namedCurve: "P-256" }, true, ["sign", "verify"])
+    : subtle.generateKey({ ...algorithm, ...size }, true, ["sign", "verify"]));
   const x509 = await loadX509();
-  const keys = (await webcrypto.subtle.generateKey(algorithm as EcKeyGenParams, true, ["sign", "verify"])) as CryptoKeyPair;
-  const signed = await x509.Pkcs10CertificateRequestGenerator.create({
-    name: "CN=alice, O=developers",
-    keys,
-    signingAlgorithm: algorithm as EcdsaParams,
-  });
-  return Buffer.from(signed.rawData);
+  const subject = { name: "CN=alice, O=developers", keys, signingAlgorithm: algorithm };
+  return Buffer.from((await x509.Pkcs10CertificateRequestGenerator.create(subject)).rawData);
 }
 
 /** The request with `change` made to its last byte, which belongs to the signature. */
@@ -25,11 +29,10 @@ function withOtherSignature(der: Buffer): Buffer {
 }
 
 test.each([
-  ["ECDSA", curve, "x509: ECDSA verification failure"],
-  ["RSA", rsa, "crypto/rsa: verification error"],
-  ["RSA, with SHA-1", { ...rsa, hash: "SHA-1" }, "crypto/rsa: verification error"],
-  ["Ed25519", { name: "Ed25519" }, "x509: Ed25519 verification failure"],
-])("verifies the signature of a request with an %s key", async (_, algorithm, failure) => {
+  [ecdsa, "x509: ECDSA verification failure"],
+  [rsa, "crypto/rsa: verification error"],
+  [rsaWithSha1, "crypto/rsa: verification error"],
+])("verifies the signature of a request: %j", async (algorithm, failure) => {
   const der = await request(algorithm);
   expect(certificateRequestFault(der)).toBeUndefined();
   expect(certificateRequestFault(withOtherSignature(der))).toBe(failure);
@@ -66,6 +69,6 @@ test("rejects a request that is signed with MD5", async () => {
 });
 
 test("rejects any part of a request", async () => {
-  const der = await request(curve);
+  const der = await request(ecdsa);
   for (let end = 0; end < der.length; end++) expect(certificateRequestFault(der.subarray(0, end))).toMatch(/^asn1: /);
 });

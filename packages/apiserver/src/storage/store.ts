@@ -37,8 +37,6 @@ export interface StorePage {
   readonly revision: number;
   /** The last key of this page; absent on the last page. */
   readonly next?: string;
-  /** How many objects follow this page. */
-  readonly remaining: number;
 }
 
 /** Receives the events of a watch. `isReplay` is true for events from the log. */
@@ -57,7 +55,7 @@ export type StoredVisitor = (key: string, revision: number, bytes: Uint8Array) =
 /** The state at one revision, held for reads that span several turns of the event loop. */
 export interface PinnedState extends Disposable {
   readonly revision: number;
-  /** As {@link Store.list}, without `remaining`. */
+  /** As {@link Store.list}. */
   list(
     prefix: string,
     options: {

@@ -7,12 +7,15 @@ export interface Position {
   readonly revision: number;
   /** The last key of the previous page. */
   readonly startAfter: string;
+  /** The number of objects after that key, if it is known: each page then need not count them. */
+  readonly remaining?: number;
 }
 
 /** Encodes a position as an opaque token. Keys are relative to `prefix`, so a token cannot reach another resource. */
 export function encodeContinue(position: Position, prefix: string): string {
   const start = position.startAfter.slice(prefix.length);
-  return Buffer.from(JSON.stringify({ v: "meta.k8s.io/v1", rv: position.revision, start })).toString("base64url");
+  const { revision, remaining } = position;
+  return Buffer.from(JSON.stringify({ v: "meta.k8s.io/v1", rv: revision, start, remaining })).toString("base64url");
 }
 
 /** Decodes a token. Throws `BadRequest` for anything that {@link encodeContinue} did not create. */
@@ -25,8 +28,9 @@ export function decodeContinue(token: string, prefix: string): Position {
     throw fail("it was not issued by this server");
   }
   if (!isJsonObject(value) || value["v"] !== "meta.k8s.io/v1") throw fail("it was not issued by this server");
-  const { rv, start } = value;
+  const { rv, start, remaining } = value;
   if (typeof rv !== "number" || !Number.isSafeInteger(rv) || (rv < 1 && rv !== -1)) throw fail("it has no resource version");
   if (typeof start !== "string" || start === "" || start.includes("..")) throw fail("it has no start key");
-  return { revision: rv, startAfter: prefix + start };
+  const isCounted = typeof remaining === "number" && Number.isSafeInteger(remaining) && remaining >= 0;
+  return { revision: rv, startAfter: prefix + start, ...(isCounted ? { remaining } : {}) };
 }

@@ -1,13 +1,13 @@
 import { isExpired, StatusError } from "@keelson/api-machinery";
 import type { ListMeta } from "@keelson/api-machinery/transport";
-import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { PinnedState, StoredObject, StorePage } from "../../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "../call.ts";
 import { countRemaining } from "./count-remaining.ts";
+import { requireListMatch } from "./list-match.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { encodeUnstored, serve, serveAll, servedBytes, servesStoredBytes, typeMetaBytes } from "../object/serve-object.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
+import { badRequest, notFound, tooLargeResourceVersion } from "../errors.ts";
 import { matchingObjects } from "./converted-selection.ts";
 import { HeldState } from "./held-state.ts";
 import { retryAfterSeconds, waitForRevision } from "./wait-for-revision.ts";
@@ -196,10 +196,10 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
     const hasMore = page.next !== undefined || (last !== undefined && last !== page.items.at(-1));
     if (items.length === limit && last !== undefined && hasMore) {
       const token = { revision: position.isInconsistent ? -1 : state.revision, startAfter: last.key };
-      const remaining = selection.isSelective
-        ? {}
-        : { remainingItemCount: await countRemaining(call, state, prefix, last.key) };
-      return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix), ...remaining } };
+      if (selection.isSelective) return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix) } };
+      const remaining = remainingAfter(position, items.length) ?? (await countRemaining(call, state, prefix, last.key));
+      const next = encodeContinue({ ...token, ...(position.isInconsistent ? {} : { remaining }) }, prefix);
+      return { items, listMeta: { ...listMeta, continue: next, remainingItemCount: remaining } };
     }
     if (page.next === undefined) return { items, listMeta };
     startAfter = page.next;
@@ -208,10 +208,17 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
   }
 }
 
+/** The number of objects after a page, if the previous page of the same state counted those after it. */
+function remainingAfter({ remaining, isInconsistent }: Start, items: number): number | undefined {
+  return remaining === undefined || isInconsistent ? undefined : Math.max(0, remaining - items);
+}
+
 interface Start {
   /** Undefined for the newest. */
   readonly revision: number | undefined;
   readonly startAfter: string | undefined;
+  /** As in the token of the previous page. */
+  readonly remaining?: number | undefined;
   readonly isInconsistent: boolean;
 }
 
@@ -256,7 +263,8 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
     const position: Position = decodeContinue(token, prefix);
     if (position.revision > store.revision) throw tooLargeResourceVersion(position.revision, store.revision);
     const isInconsistent = position.revision < 0;
-    return { revision: isInconsistent ? undefined : position.revision, startAfter: position.startAfter, isInconsistent };
+    const { startAfter, remaining } = position;
+    return { revision: isInconsistent ? undefined : position.revision, startAfter, remaining, isInconsistent };
   }
   // Without resourceVersionMatch, a limit together with a resourceVersion means exactly that version (legacy rule).
   const isExact = match === "Exact" || (match === "" && limit !== undefined && revision !== undefined && revision > 0);
@@ -266,30 +274,6 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
     await waitForRevision(call, revision);
   }
   return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
-}
-
-/** Checks `resourceVersionMatch` and `sendInitialEvents` of a list. Throws `Invalid`. */
-export function requireListMatch(query: Call["query"], token: string): void {
-  const match = query["resourceVersionMatch"] ?? "";
-  const causes: StatusCause[] = [];
-  const revision = query["resourceVersion"] ?? "";
-  const field = "resourceVersionMatch";
-  if (match !== "") {
-    if (revision === "") {
-      causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
-    }
-    if (token !== "") causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden when continue is provided"));
-    if (match !== "Exact" && match !== "NotOlderThan") {
-      causes.push(notSupportedCause(field, match, ["Exact", "NotOlderThan", ""]));
-    }
-    if (match === "Exact" && revision === "0") {
-      causes.push(forbiddenCause(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'));
-    }
-  }
-  if (query["sendInitialEvents"]) {
-    causes.push(forbiddenCause("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-  }
-  if (causes.length > 0) throw invalidOptions("ListOptions", ...causes);
 }
 
 function limitOf(text: string | undefined): number | undefined {

@@ -4,7 +4,7 @@ import { badRequest, invalidOptions } from "../errors.ts";
 import type { WatchOutcome } from "../outcome.ts";
 import { isTrue } from "../request-info.ts";
 import { ObjectWatch } from "./object-watch.ts";
-import { requireListMatch } from "./read.ts";
+import { requireListMatch } from "./list-match.ts";
 import { integerOf, parseStartingVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
 

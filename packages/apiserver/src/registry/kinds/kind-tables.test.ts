@@ -551,7 +551,7 @@ describe("PersistentVolumeClaims", () => {
   ];
   const store = {
     get: () => undefined,
-    list: (prefix: string) => ({ items: items.filter(({ key }) => key.startsWith(prefix)), revision: 1, remaining: 0 }),
+    list: (prefix: string) => ({ items: items.filter(({ key }) => key.startsWith(prefix)), revision: 1 }),
     watch: () => ({ close: () => undefined }),
   };
   const claims = builtinKinds({ clock: { now: () => now }, reviews: noReviews, store }).find(

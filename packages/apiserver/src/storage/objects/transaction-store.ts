@@ -82,10 +82,7 @@ export class TransactionStore implements Store {
     this.#requireOpen();
     const start = startAfter === undefined ? prefix : keyAfter(startAfter);
     const end = endOfPrefix(prefix);
-    const page = this.#readRange(this.#engine, start, end, { limit });
-    let remaining = 0;
-    if (page.next !== undefined) for (const part of this.#engine.count(keyAfter(page.next), end)) remaining += part;
-    return { ...page, revision: this.revision, remaining };
+    return { ...this.#readRange(this.#engine, start, end, { limit }), revision: this.revision };
   }
 
   pin(): PinnedState {

@@ -13,7 +13,7 @@ function allocatorOf(...items: StoredObject[]) {
   const clock = createVirtualClock();
   let tell: (events: readonly StoreEvent[]) => void = () => undefined;
   const store = {
-    list: () => ({ items, revision: 1, remaining: 0 }),
+    list: () => ({ items, revision: 1 }),
     watch: (_prefix: string, _after: number, listener: (events: readonly StoreEvent[]) => void) => {
       tell = listener;
       return { close: () => undefined };
