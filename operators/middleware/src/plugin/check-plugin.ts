@@ -15,7 +15,7 @@ const maxSamples = 8;
 const foreignVersion = /^apiVersion:[ \t]+["']?(?!middleware\.io\/)[a-z]/m;
 
 /** Work of one check over all templates and samples. */
-const checkLimits = { steps: 20_000, characters: 1_048_576 } as const;
+const checkLimits = { steps: 20_000, characters: 1_048_576, tokens: 40_000 } as const;
 
 /**
  * Why a plugin cannot be used: its document or a template is invalid, or a template fails with the plugin's own defaults, for example
@@ -28,7 +28,8 @@ export async function pluginProblem(
 ): Promise<string | undefined> {
   try {
     if (foreignVersion.test(configMap.data?.[documentKey] ?? "")) return undefined;
-    const document = readDocument(configMap);
+    const budget = new RenderBudget(checkLimits);
+    const document = readDocument(configMap, budget);
     if (isForeign(document)) return undefined;
     const plugin = pluginOf(configMap, document);
     const { name, version } = plugin;
@@ -37,7 +38,6 @@ export async function pluginProblem(
     const samples = plugin.components.flatMap((component) =>
       component.groups.map((group) => sampleGroup(plugin, component, group)),
     );
-    const budget = new RenderBudget(checkLimits);
     for (const group of samples.slice(0, maxSamples)) {
       await nextTurn();
       renderGroup(group, plugin, agentCommand, { isSample: true, budget });

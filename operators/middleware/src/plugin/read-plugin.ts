@@ -1,10 +1,10 @@
 import { type DeepReadonly, isJsonObject, type JsonObject, type JsonValue } from "@keelson/api-machinery";
 import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
-import { parse } from "yaml";
 import { type Scenario, scenarios } from "../api/parts.ts";
 import type { Template } from "../template/nodes.ts";
 import { parseTemplate } from "../template/parse-template.ts";
 import { TemplateError } from "../template/template-error.ts";
+import { parseYaml, type TokenBudget } from "./parse-yaml.ts";
 import { type ParameterClass, type Plugin, type TemplateKind, templateKinds } from "./plugin.ts";
 
 /** An invalid plugin. The message names the field. */
@@ -41,18 +41,18 @@ const maxDocumentLength = 65_536;
 const maxTemplates = 64;
 
 /**
- * Parses the document of a plugin, which may be that of another program.
+ * Parses the document of a plugin, which may be that of another program. `budget`: of a check.
  *
  * **Errors**: a {@link PluginError} if it is missing, too long or not valid YAML.
  */
-export function readDocument({ data }: DeepReadonly<ConfigMapObject>): unknown {
+export function readDocument({ data }: DeepReadonly<ConfigMapObject>, budget?: TokenBudget): unknown {
   const field = `data["${documentKey}"]`;
   const text = data?.[documentKey];
   if (text === undefined) throw new PluginError(`${field}: required`);
   if (text.length > maxDocumentLength)
     throw new PluginError(`${field}: must have at most ${maxDocumentLength} characters, has ${text.length}`);
   try {
-    return parse(text, { maxAliasCount: 100 });
+    return parseYaml(text, budget);
   } catch (error) {
     throw new PluginError(`${field}: ${(error as Error).message}`);
   }

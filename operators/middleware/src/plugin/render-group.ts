@@ -7,7 +7,6 @@ import {
   type KubernetesObject,
 } from "@keelson/api-machinery";
 import type { ConfigMapObject, PersistentVolumeClaimObject, PodObject } from "@keelson/api-machinery/kinds";
-import { parse } from "yaml";
 import type { Group } from "../api/group.ts";
 import {
   accessSecretName,
@@ -21,6 +20,7 @@ import {
 import type { RenderBudget } from "../template/render-budget.ts";
 import { type RenderTemplateOptions, renderTemplate } from "../template/render-template.ts";
 import { hasAgent, hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
+import { parseYaml } from "./parse-yaml.ts";
 import { checkPod, checkPorts } from "./check-rendered.ts";
 import { PluginError } from "./read-plugin.ts";
 import { type Rollout, withRollout } from "./rollout.ts";
@@ -229,7 +229,7 @@ class GroupRenderer {
         if (text.trim() === "") return [];
         let value: unknown;
         try {
-          value = parse(text, { maxAliasCount: 100 });
+          value = parseYaml(text, this.#options.budget);
         } catch (error) {
           throw new PluginError(`${template.name}: rendered text is not valid YAML: ${(error as Error).message}`);
         }

@@ -2,11 +2,19 @@
 export class RenderBudget {
   #steps: number;
   #characters: number;
+  #tokens: number;
 
-  /** `steps`: commands and iterations. `characters`: length of all texts that functions read or return and that are written. */
-  constructor({ steps, characters }: { readonly steps: number; readonly characters: number }) {
+  /** `steps`: commands and iterations. `characters`: length of all texts that functions read or return and that are written. `tokens`: of YAML. */
+  constructor({ steps, characters, tokens }: Readonly<Record<"steps" | "characters" | "tokens", number>>) {
     this.#steps = steps;
     this.#characters = characters;
+    this.#tokens = tokens;
+  }
+
+  /** Spends a token of a text that is parsed. Returns false if none is left. */
+  token(): boolean {
+    this.#tokens -= 1;
+    return this.#tokens >= 0;
   }
 
   /** Spends a step. Returns false if none is left. */

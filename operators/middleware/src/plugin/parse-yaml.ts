@@ -1,0 +1,49 @@
+import { isScalar, Lexer, LineCounter, parseDocument, visit } from "yaml";
+
+/** The parser is recursive. */
+const maxFlowDepth = 64;
+
+/** Limits the tokens of several texts. */
+export interface TokenBudget {
+  /** Spends a token. Returns false if none is left. */
+  token(): boolean;
+}
+
+/**
+ * Parses YAML in time that is linear in its length, whatever it contains: the parser compares all keys of a map with one another and
+ * describes every error, and a text may have thousands of both.
+ *
+ * **Errors**: an `Error` with the position of the first problem, or if the `budget` is spent or the text is nested too deep.
+ */
+export function parseYaml(text: string, budget?: TokenBudget): unknown {
+  checkTokens(text, budget);
+  const lineCounter = new LineCounter();
+  const at = (offset: number): string => {
+    const { line, col } = lineCounter.linePos(offset);
+    return `at line ${line}, column ${col}`;
+  };
+  const document = parseDocument(text, { prettyErrors: false, uniqueKeys: false, lineCounter });
+  const [error] = document.errors;
+  if (error !== undefined) throw new Error(`${error.message} ${at(error.pos[0])}`);
+  visit(document, {
+    Map(_, { items }) {
+      const keys = new Set<unknown>();
+      for (const { key } of items) {
+        if (!isScalar(key)) continue;
+        if (keys.has(key.value)) throw new Error(`Map keys must be unique ${at(key.range?.[0] ?? 0)}`);
+        keys.add(key.value);
+      }
+    },
+  });
+  return document.toJS({ maxAliasCount: 100 });
+}
+
+function checkTokens(text: string, budget: TokenBudget | undefined): void {
+  let depth = 0;
+  for (const token of new Lexer().lex(text)) {
+    if (budget?.token() === false) throw new Error("the plugin takes too long to check: use shorter texts");
+    if (token === "[" || token === "{") depth += 1;
+    else if (token === "]" || token === "}") depth -= 1;
+    if (depth > maxFlowDepth) throw new Error(`must be nested at most ${maxFlowDepth} levels deep`);
+  }
+}
