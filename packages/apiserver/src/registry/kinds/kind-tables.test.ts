@@ -416,6 +416,55 @@ describe("update rejects", () => {
       { revision: 2, data: { a: 2 } },
       ["FieldValueInvalid data"],
     ],
+    [
+      "services",
+      "the class of a balancer, by removing it",
+      { spec: { type: "LoadBalancer", ports: [{ port: 1 }], loadBalancerClass: "a.io/b" } },
+      { spec: { type: "LoadBalancer", ports: [{ port: 1 }] } },
+      ["FieldValueInvalid spec.loadBalancerClass"],
+    ],
+    [
+      "services",
+      "nothing, the type with its class",
+      { spec: { type: "LoadBalancer", ports: [{ port: 1 }], loadBalancerClass: "a.io/b" } },
+      { spec: { type: "ClusterIP", ports: [{ port: 1 }] } },
+      [],
+    ],
+    [
+      "csinodes",
+      "a driver's ID, adding a driver and changing what is allocatable",
+      {
+        spec: {
+          drivers: [
+            { name: "a", nodeID: "n" },
+            { name: "b", nodeID: "n" },
+          ],
+        },
+      },
+      {
+        spec: {
+          drivers: [
+            { name: "a", nodeID: "m" },
+            { name: "b", nodeID: "n", allocatable: { count: 2 } },
+            { name: "c", nodeID: "n" },
+          ],
+        },
+      },
+      ["FieldValueInvalid spec.drivers"],
+    ],
+    [
+      "nodes",
+      "what is set once",
+      { spec: { podCIDRs: ["10.0.0.0/24", "fd00::/64"], providerID: "p" } },
+      { spec: { podCIDRs: ["10.0.1.0/24", "fd01::/64"], providerID: "q", externalID: "e" } },
+      [
+        "FieldValueForbidden spec.podCIDRs",
+        "FieldValueForbidden spec.podCIDRs",
+        "FieldValueForbidden spec.providerID",
+        "FieldValueForbidden spec.externalID",
+      ],
+    ],
+    ["nodes", "nothing, setting it first", { spec: {} }, { spec: { podCIDR: "10.0.0.0/24", providerID: "p" } }, []],
     ["priorityclasses", "the value", { value: 1 }, { value: 2 }, ["FieldValueForbidden value"]],
     [
       "endpointslices",

@@ -19,6 +19,14 @@ export function defaultBalancerStatus({ spec, status }: DraftObject<ServiceObjec
   for (const address of status?.loadBalancer?.ingress ?? []) if (address.ip) address.ipMode ??= "VIP";
 }
 
+/** The class of a Service that remains a LoadBalancer cannot be set, changed or removed later. */
+export function classUpdateCauses(spec: unknown, old: unknown): StatusCause[] {
+  const isBalanced = [spec, old].every((each) => textAt(each, "type") === "LoadBalancer");
+  const [now, before] = [spec, old].map((each) => valueAt(each, "loadBalancerClass") ?? null);
+  if (!isBalanced || now === before) return [];
+  return [invalidCause("spec.loadBalancerClass", now, "may not change once set")];
+}
+
 /** Validates the addresses in the status of a Service, which only the type LoadBalancer has. */
 export function* serviceBalancerCauses(service: unknown): Causes {
   const addresses = listAt(service, "status", "loadBalancer", "ingress");

@@ -16,7 +16,7 @@ import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/container-validation.ts";
 import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
-import { defaultBalancerStatus, serviceBalancerCauses } from "./balancer-status.ts";
+import { classUpdateCauses, defaultBalancerStatus, serviceBalancerCauses } from "./balancer-status.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
 import { type Causes, createRepeatCheck, eachItem } from "../../causes.ts";
 
@@ -267,11 +267,11 @@ function* portCauses(ports: NonNullable<NonNullable<ServiceSpec>["ports"]>): Cau
 }
 
 function updateCauses(service: Service, old: Service): StatusCause[] {
-  const before = old.spec?.clusterIP ?? "";
-  const now = service.spec?.clusterIP ?? "";
+  const [before, now] = [old, service].map(({ spec }) => spec?.clusterIP ?? "");
   const isStill = hasClusterAddress(service.spec) && hasClusterAddress(old.spec);
-  if (!isStill || before === "" || before === now) return [];
-  return [invalidCause("spec.clusterIPs[0]", service.spec?.clusterIPs ?? now, "may not change once set")];
+  const causes = classUpdateCauses(service.spec, old.spec);
+  if (!isStill || before === "" || before === now) return causes;
+  return [invalidCause("spec.clusterIPs[0]", service.spec?.clusterIPs ?? now, "may not change once set"), ...causes];
 }
 
 function externalAddresses(service: Service): string {

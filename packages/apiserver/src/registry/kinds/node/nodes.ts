@@ -1,4 +1,3 @@
-import { jsonEquals } from "@keelson/api-machinery";
 import type { NodeObject } from "@keelson/api-machinery/kinds";
 import {
   duplicateCause,
@@ -12,7 +11,7 @@ import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, setField, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, listAt, setField, textAt } from "../../object-fields.ts";
 import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import type { Causes } from "../../causes.ts";
@@ -142,13 +141,23 @@ function familyCauses(blocks: readonly string[]): StatusCause[] {
 }
 
 function updateCauses(node: Read, old: Read): StatusCause[] {
-  const causes: StatusCause[] = [];
-  for (const field of ["podCIDR", "podCIDRs", "providerID"]) {
-    const before = valueAt(old, "spec", field);
-    if (before === undefined || before === "" || jsonEquals(before, valueAt(node, "spec", field))) continue;
-    causes.push(forbiddenCause(`spec.${field}`, "node updates may not change it once set"));
+  const causes = blockUpdateCauses(listAt(node, "spec", "podCIDRs"), listAt(old, "spec", "podCIDRs"));
+  const provider = textAt(old, "spec", "providerID");
+  if (provider !== "" && provider !== textAt(node, "spec", "providerID")) {
+    causes.push(forbiddenCause("spec.providerID", 'node updates may not change providerID except from "" to valid'));
+  }
+  if (textAt(old, "spec", "externalID") !== textAt(node, "spec", "externalID")) {
+    causes.push(forbiddenCause("spec.externalID", "may not be updated"));
   }
   return causes;
+}
+
+/** Blocks can be set once. Of as many blocks, each changed one is reported. */
+function blockUpdateCauses(blocks: readonly unknown[], before: readonly unknown[]): StatusCause[] {
+  if (before.length === 0) return [];
+  const changed = blocks.length === before.length ? blocks.filter((block, index) => block !== before[index]) : [blocks];
+  const detail = 'node updates may not change podCIDR except from "" to valid';
+  return changed.map(() => forbiddenCause("spec.podCIDRs", detail));
 }
 
 const rolePrefix = "node-role.kubernetes.io/";

@@ -103,6 +103,7 @@ const nodes = builtinResource({
         yield* topologyKeyCauses(field, listAt(driver, "topologyKeys"));
       });
     },
+    validateUpdate: driverUpdateCauses,
   },
 });
 
@@ -235,6 +236,26 @@ const maxNodeId = 192;
 function nodeIdCauses(field: string, id: string): StatusCause[] {
   if (id === "") return [requiredCause(field)];
   return id.length > maxNodeId ? [invalidCause(field, id, `must be ${maxNodeId} characters or less`)] : [];
+}
+
+/** A driver can be added and removed. Of an existing one, only the allocatable number of volumes may change (KEP-4876). */
+function* driverUpdateCauses(node: Read, old: Read): Causes {
+  const before = new Map(listAt(old, "spec", "drivers").map((driver) => [textAt(driver, "name"), driver]));
+  yield* eachItem(listAt(node, "spec", "drivers"), (driver) => {
+    const known = before.get(textAt(driver, "name"));
+    if (known === undefined || jsonEquals(shownDriver(known), shownDriver(driver))) return [];
+    return [invalidCause("spec.drivers", shownDriver(driver), "field is immutable")];
+  });
+}
+
+/** The immutable part of a driver as kube-apiserver prints it: in its internal type. */
+function shownDriver(driver: unknown): object {
+  return {
+    Name: textAt(driver, "name"),
+    NodeID: textAt(driver, "nodeID"),
+    TopologyKeys: valueAt(driver, "topologyKeys") ?? null,
+    Allocatable: null,
+  };
 }
 
 /** Validates the labels of a driver's topology. As in kube-apiserver, causes name the driver. */
