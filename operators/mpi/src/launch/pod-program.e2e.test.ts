@@ -63,13 +63,13 @@ function nextAddress(): string {
 }
 
 function launcher(podIP: string, given: LaunchOrder, input?: string): PodProcess {
-  const process = startLauncherProcess(podIP, token, given, folder, input);
+  const process = startLauncherProcess(podIP, token, given, { cwd: folder, ...(input === undefined ? {} : { input }) });
   started.push(process);
   return process;
 }
 
 function worker(podIP: string, index: number, withToken = token): PodProcess {
-  const process = startWorkerProcess(podIP, withToken, index, folder);
+  const process = startWorkerProcess(podIP, withToken, index, { cwd: folder });
   started.push(process);
   return process;
 }

@@ -31,8 +31,8 @@ it.each([
 ])("runs a program in Python with mpi4py, from %s", async (_, interpreter, host) => {
   const podIP = `${addresses.podNetwork}.0.${host}`;
   const order = { implementation: "Auto", ranks: 3, command: [interpreter(), program, "32", "50"] } as const;
-  const workers = [0, 1, 2].map((index) => startWorkerProcess(podIP, token, index, folder));
-  const launcher = startLauncherProcess(podIP, token, order, folder);
+  const workers = [0, 1, 2].map((index) => startWorkerProcess(podIP, token, index, { cwd: folder }));
+  const launcher = startLauncherProcess(podIP, token, order, { cwd: folder });
   onTestFinished(() => [launcher, ...workers].forEach(end));
   expect(await launcher.done).toMatchObject({
     exitCode: 0,

@@ -6,6 +6,7 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { type Channel, openChannel } from "./channel.ts";
 import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
 import { LauncherWait } from "./launcher-wait.ts";
+import { killLeftoverRanks } from "./leftover-ranks.ts";
 import { type LauncherMessage, launcherMessage } from "./messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
 import { parseRankFile, type RankEnd, rankEnvironment } from "./rank-wrapper.ts";
@@ -212,6 +213,7 @@ class Worker {
     this.#timer?.cancel();
     this.#rankWatcher?.close();
     this.#channel?.close();
+    if (this.#exitCode !== 0 && this.#daemon !== undefined) killLeftoverRanks(this.#folder);
     this.#resolve(this.#exitCode ?? launchFailedExitCode);
   }
 }

@@ -15,14 +15,23 @@ export interface PodProcess {
   readonly done: Promise<{ readonly exitCode: number | null; readonly stdout: string; readonly stderr: string }>;
 }
 
+/** Where a Pod program runs, and what it reads. */
+export interface PodProcessOptions {
+  readonly cwd: string;
+  /** Its standard input. Default: none. */
+  readonly input?: string;
+  /** Words before its command, such as those of nsenter. Default: none. */
+  readonly prefix?: readonly string[];
+}
+
 /** Starts a Pod program with additional environment variables. */
 function startPodProcess(
   part: "launcher" | "worker",
   variables: Readonly<Record<string, string>>,
-  cwd: string,
-  input?: string,
+  { cwd, input, prefix = [] }: PodProcessOptions,
 ): PodProcess {
-  const child = spawn(process.execPath, [podProgram, part], {
+  const [command, ...words] = [...prefix, process.execPath, podProgram, part];
+  const child = spawn(command, words, {
     cwd,
     // A killed program leaves its temporary files, which the test deletes with its folder.
     env: { ...process.env, TMPDIR: cwd, ...variables },
@@ -37,23 +46,16 @@ function startPodProcess(
 }
 
 /** Starts a launcher on an address. */
-export function startLauncherProcess(
-  podIP: string,
-  token: string,
-  order: LaunchOrder,
-  cwd: string,
-  input?: string,
-): PodProcess {
+export function startLauncherProcess(podIP: string, token: string, order: LaunchOrder, options: PodProcessOptions): PodProcess {
   return startPodProcess(
     "launcher",
     { [podVariables.order]: formatOrder(order), [podVariables.token]: token, [podVariables.podIP]: podIP },
-    cwd,
-    input,
+    options,
   );
 }
 
 /** Starts a worker of the launcher at an address. */
-export function startWorkerProcess(launcherIP: string, token: string, index: number, cwd: string): PodProcess {
+export function startWorkerProcess(launcherIP: string, token: string, index: number, options: PodProcessOptions): PodProcess {
   return startPodProcess(
     "worker",
     {
@@ -61,7 +63,7 @@ export function startWorkerProcess(launcherIP: string, token: string, index: num
       [podVariables.token]: token,
       [podVariables.index]: String(index),
     },
-    cwd,
+    options,
   );
 }
 
