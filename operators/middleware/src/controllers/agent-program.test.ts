@@ -50,6 +50,23 @@ describe("a Pod whose container starts the agent", () => {
   });
 });
 
+describe("a Pod with requests and limits", () => {
+  const resources = {
+    requests: { cpu: "1", memory: "1Gi", "ephemeral-storage": "100Mi" },
+    limits: { cpu: "1", memory: "1Gi", "ephemeral-storage": "100Mi" },
+  };
+  const { spec } = withAgentProgram(
+    pod({ name: "redis", image: "redis:7.2", command: [...program.command, "agent"], resources }),
+    program,
+  );
+
+  it("keeps its quality of service, and has room for the agent", () => {
+    const amounts = { cpu: "1", memory: "1Gi", "ephemeral-storage": "228Mi" };
+    expect(spec.containers[0]?.resources).toEqual({ requests: amounts, limits: amounts });
+    expect(spec.initContainers?.[0]?.resources).toEqual({ requests: amounts, limits: amounts });
+  });
+});
+
 it.each<[string, Container]>([
   ["an agent of its own", { name: "db", image: "db:1", command: ["db-agent"] }],
   ["no agent", { name: "web", image: "web:1" }],

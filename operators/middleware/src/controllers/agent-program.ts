@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Container, PodObject } from "@keelson/api-machinery/kinds";
+import type { Container, PodObject, ResourceRequirements } from "@keelson/api-machinery/kinds";
+import { addQuantities, formatQuantity, isQuantity } from "@keelson/api-machinery/quantity";
 import { portableNode } from "@keelson/operator/portable-node";
 
 /** Where the agent is in the Pods of Apps and in those that transfer backups. */
@@ -25,10 +26,14 @@ export function withAgentProgram(pod: DeepReadonly<PodObject>, { command, image 
   const { spec } = pod;
   const startsAgent = (line: readonly string[] = []): boolean =>
     line.length > command.length && command.every((part, index) => line[index] === part);
-  if (!spec.containers.some((each) => startsAgent(each.command))) return pod;
+  const agent = spec.containers.find((each) => startsAgent(each.command));
+  if (agent === undefined) return pod;
+  const resources = agent.resources && withRoom(agent.resources);
   const copy: DeepReadonly<Container> = {
     name,
     image,
+    // Its own requests and limits would change the quality of service of the Pod, or be missing where a quota requires them.
+    ...(resources !== undefined && { resources }),
     command: ["keelson", "middleware", "copy-agent", folder],
     securityContext: {
       allowPrivilegeEscalation: false,
@@ -48,6 +53,7 @@ export function withAgentProgram(pod: DeepReadonly<PodObject>, { command, image 
         startsAgent(each.command)
           ? {
               ...each,
+              ...(each.resources !== undefined && { resources: withRoom(each.resources) }),
               command: [...start, ...(each.command ?? []).slice(command.length)],
               volumeMounts: [...(each.volumeMounts ?? []), mount],
             }
@@ -56,4 +62,18 @@ export function withAgentProgram(pod: DeepReadonly<PodObject>, { command, image 
       volumes: [...(spec.volumes ?? []), { name, emptyDir: {} }],
     },
   };
+}
+
+/** Room for the program and the volume that holds it. */
+const programSize = "128Mi";
+
+/** Resources of the container that starts the agent, with room for the program in amounts of `ephemeral-storage`, which include the volume. */
+function withRoom({ requests, limits }: DeepReadonly<ResourceRequirements>): DeepReadonly<ResourceRequirements> {
+  const raised = (amounts: DeepReadonly<NonNullable<ResourceRequirements["limits"]>>) => {
+    const { "ephemeral-storage": storage } = amounts;
+    // The API server rejects what is not a quantity.
+    if (!isQuantity(storage)) return amounts;
+    return { ...amounts, "ephemeral-storage": formatQuantity(addQuantities(storage, programSize)) };
+  };
+  return { ...(requests && { requests: raised(requests) }), ...(limits && { limits: raised(limits) }) };
 }
