@@ -243,3 +243,6 @@ export const Sandbox = defineResource({
   ],
 });
 export type Sandbox = ObjectType<typeof Sandbox>;
+
+/** Phases that end when the agent reports the sandbox. */
+export const startingPhases: ReadonlySet<Phase | undefined> = new Set([undefined, "Creating", "Bound"]);

@@ -129,6 +129,12 @@ describe("a Sandbox", () => {
     },
   );
 
+  it("is not deleted again on an agent that is stopping it, but after 15 s in case the agent has forgotten that", () => {
+    const one = sandbox({ ...running, phase: "Terminating" }, {}, deleted);
+    const observation = { sandbox: one, agent: ready("terminating"), now };
+    expect(decideSandbox(observation)).toEqual({ step: { kind: "wait" }, requeueAfterMs: 15_000 });
+  });
+
   it("is deleted on its agent before it is Expired, and stays Expired", () => {
     const expired = { expireTime: new Date(now - 1).toISOString() };
     // Committed under the object's resourceVersion, then stopped.

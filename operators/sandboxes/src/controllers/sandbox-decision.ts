@@ -27,6 +27,9 @@ const isAuto = (sandbox: DeepReadonly<Sandbox>): boolean => /^autorecreate$/i.te
 export const hasEnded = ({ status }: DeepReadonly<Sandbox>): boolean =>
   ["Succeeded", "Failed", "Expired"].includes(status?.phase ?? "");
 
+/** Interval at which the deletion of a sandbox that its agent is stopping is checked. */
+const deletionRetryMs = 15_000;
+
 /** Decides the next step of a Sandbox. */
 export function decideSandbox(observation: SandboxObservation): SandboxDecision {
   const { metadata, spec, status = {} } = observation.sandbox;
@@ -69,8 +72,12 @@ function decideDeletion({ sandbox, agent, now }: SandboxObservation): SandboxDec
   const allocation = fastPathAllocation(sandbox);
   const sandboxID = status.sandboxID ?? allocation?.sandboxId;
   if (sandboxID === undefined || isAbsent(agent, sandboxID)) return { step: { kind: "remove-finalizer" } };
-  if (status.phase === "Terminating")
-    return { step: agent.kind === "ready" ? { kind: "delete", sandboxId: sandboxID } : { kind: "wait" } };
+  if (status.phase === "Terminating") {
+    if (agent.kind !== "ready") return { step: { kind: "wait" } };
+    // The agent is stopping it. If the agent restarts meanwhile, it is asked again.
+    if (reportOf(sandbox, agent)?.phase === "terminating") return { step: { kind: "wait" }, requeueAfterMs: deletionRetryMs };
+    return { step: { kind: "delete", sandboxId: sandboxID } };
+  }
   const assignedPod = status.assignedPod ?? allocation?.pod;
   const terminating = draftOf(sandbox, "Terminating", "stopping", now, {
     sandboxID,

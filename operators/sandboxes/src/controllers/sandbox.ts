@@ -105,15 +105,8 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
       return undefined;
     case "write":
       if (step.releases) runtime.registry.release(key);
-      if (step.status.phase !== sandbox.status?.phase && step.status.phase !== undefined) {
-        const type = ["Failed", "Lost"].includes(step.status.phase) ? "Warning" : "Normal";
-        events.event(sandbox, {
-          type,
-          reason: step.status.phase,
-          note: step.status.message || `phase changed to ${step.status.phase}`,
-        });
-      }
-      await write(sandbox, step.status, context);
+      // After a conflict the next reconcile decides again: what was not written has not happened.
+      if (await write(sandbox, step.status, context)) reportPhase(sandbox, step.status, events);
       return result;
     case "place":
       return place(sandbox, key, step.status, context, result);
@@ -248,8 +241,9 @@ async function create(
   if (answer.success) {
     const endpoints = (sandbox.spec.exposedPorts ?? []).map((port) => `${agent?.address ?? "127.0.0.1"}:${port}`);
     const startTime = formatTime((answer.createdAt ?? Math.floor(now / 1000)) * 1000);
-    context.events.event(sandbox, { type: "Normal", reason: "Running", note: `running on agent ${pod}` });
-    await write(sandbox, draftOf(sandbox, "Running", answer.message ?? "", now, { endpoints, startTime }), context);
+    const running = draftOf(sandbox, "Running", answer.message ?? "", now, { endpoints, startTime });
+    if (await write(sandbox, running, context))
+      context.events.event(sandbox, { type: "Normal", reason: "Running", note: `running on agent ${pod}` });
   } else if (answer.rejected === true) {
     // Rejected without side effects: try another agent, with a new id.
     runtime.registry.release(key);
@@ -259,23 +253,38 @@ async function create(
     await write(sandbox, unbound(next), context);
   } else {
     const message = answer.message ?? "could not start";
-    context.events.event(sandbox, { type: "Warning", reason: "Failed", note: message });
-    await write(sandbox, draftOf(sandbox, "Failed", message, now, { finishTime: formatTime(now) }), context);
+    const failed = draftOf(sandbox, "Failed", message, now, { finishTime: formatTime(now) });
+    if (await write(sandbox, failed, context))
+      context.events.event(sandbox, { type: "Warning", reason: "Failed", note: message });
   }
   return result;
 }
 
+/** Reports a change of the phase as an event. */
+function reportPhase(
+  sandbox: DeepReadonly<Sandbox>,
+  { phase, message }: SandboxStatusDraft,
+  events: SandboxesContext["events"],
+): void {
+  if (phase === undefined || phase === sandbox.status?.phase) return;
+  const type = phase === "Failed" || phase === "Lost" ? "Warning" : "Normal";
+  events.event(sandbox, { type, reason: phase, note: message || `phase changed to ${phase}` });
+}
+
+/** Writes a status unless the sandbox has changed. Returns whether it was written. */
 async function write(
   sandbox: DeepReadonly<Sandbox>,
   status: SandboxStatusDraft,
   { client, signal }: SandboxesContext,
-): Promise<void> {
+): Promise<boolean> {
   const { name = "", namespace, resourceVersion } = sandbox.metadata;
   const configuration = { metadata: { name, namespace, resourceVersion }, status };
   try {
     await client.applyStatus(Sandbox, configuration, { fieldManager, signal });
+    return true;
   } catch (error) {
     // The object changed: its watch event triggers the next reconcile.
     if (!isConflict(error) && !isNotFound(error)) throw error;
+    return false;
   }
 }

@@ -47,7 +47,8 @@ export class AgentMonitor {
         if (parseAgentPod(object) !== undefined) this.#sync();
       }),
       onChange(Sandbox, ({ type, object }) => {
-        if (type !== "delete") this.#writer.updateSandbox(object);
+        if (type === "delete") this.#writer.forgetSandbox(object);
+        else this.#writer.updateSandbox(object);
       }),
       onChange(SandboxPool, ({ type, object }) => {
         // Also after an update: a write may have been decided on an older state of the pool.

@@ -13,11 +13,18 @@ function hasWarmChange(before: AgentStatus | undefined, { warm }: AgentStatus): 
   return stateOf(before?.warm) !== stateOf(warm);
 }
 
-/** Whether the pool of an agent may decide otherwise after a report: the number of sandboxes, the volumes or the warm slots have changed. */
+/** Whether an agent no longer has a sandbox. Its objects may wait for that. */
+function hasRemoval(before: AgentStatus | undefined, status: AgentStatus): boolean {
+  const present = new Set(status.sandboxStatuses.map(({ sandboxId }) => sandboxId));
+  return before?.sandboxStatuses.some(({ sandboxId }) => !present.has(sandboxId)) === true;
+}
+
+/** Whether a pool or its sandboxes may decide otherwise after a report: the number of sandboxes, the volumes or the warm slots have changed. */
 export const hasLoadChange = (before: AgentStatus | undefined, status: AgentStatus): boolean =>
   status.allocated !== before?.allocated ||
   !jsonEquals(status.volumes, before?.volumes) ||
   !jsonEquals(status.volumeSizes, before?.volumeSizes) ||
+  hasRemoval(before, status) ||
   hasWarmChange(before, status);
 
 /** The warm slots of several agents together. */

@@ -32,7 +32,8 @@ export class Janitor {
   readonly #checks = new Map<string, Promise<void>>();
   /** Number of checks by the uid of their agent. */
   readonly #running = new Map<string, number>();
-  readonly #timers = new Map<string, Timer>();
+  /** Checks that wait until a sandbox is old enough, by the uid of its agent and its id. */
+  readonly #timers = new Map<string, Map<string, Timer>>();
   /** Phases of sandboxes that were verified, so that repeated reports cost nothing. */
   readonly #verified = new Map<string, string>();
   #isStopped = false;
@@ -45,15 +46,30 @@ export class Janitor {
   check(agent: AgentPod, client: AgentClient, { sandboxStatuses }: AgentStatus): void {
     for (const status of sandboxStatuses) {
       const key = keyOf(agent, status);
-      if (!this.#timers.has(key) && this.#verified.get(key) !== status.phase) this.#start(agent, client, status);
+      if (!this.#timers.get(agent.uid)?.has(status.sandboxId) && this.#verified.get(key) !== status.phase)
+        this.#start(agent, client, status);
     }
+    this.#forgetTimers(agent, sandboxStatuses);
     if (this.#verified.size > 4 * sandboxStatuses.length + 1024) this.#verified.clear();
   }
 
   async stop(): Promise<void> {
     this.#isStopped = true;
-    for (const timer of this.#timers.values()) timer.cancel();
+    for (const timers of this.#timers.values()) for (const timer of timers.values()) timer.cancel();
     await Promise.all(this.#checks.values());
+  }
+
+  /** Cancels the checks of sandboxes that their agent no longer has: most are deleted before they are due. */
+  #forgetTimers({ uid }: AgentPod, statuses: readonly SandboxStatus[]): void {
+    const timers = this.#timers.get(uid);
+    if (timers === undefined) return;
+    const present = new Set(statuses.map(({ sandboxId }) => sandboxId));
+    for (const [sandboxId, timer] of timers) {
+      if (present.has(sandboxId)) continue;
+      timer.cancel();
+      timers.delete(sandboxId);
+    }
+    if (timers.size === 0) this.#timers.delete(uid);
   }
 
   #start(agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
@@ -90,13 +106,16 @@ export class Janitor {
   }
 
   #postpone(delayMs: number, agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
-    const key = keyOf(agent, status);
-    this.#timers.get(key)?.cancel();
+    const { sandboxId } = status;
+    const timers = this.#timers.get(agent.uid) ?? new Map<string, Timer>();
+    this.#timers.set(agent.uid, timers);
+    timers.get(sandboxId)?.cancel();
     const check = (): void => {
-      this.#timers.delete(key);
+      timers.delete(sandboxId);
+      if (timers.size === 0) this.#timers.delete(agent.uid);
       this.#start(agent, client, status);
     };
-    this.#timers.set(key, this.#options.clock.setTimer(delayMs, check, { background: true }));
+    timers.set(sandboxId, this.#options.clock.setTimer(delayMs, check, { background: true }));
   }
 
   /** Why a sandbox is an orphan, or whether it verifiably has an object. */
