@@ -87,9 +87,13 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
   const sandbox = cache.get(Sandbox, request);
   const key = `${request.namespace}/${request.name}`;
   if (sandbox === undefined) {
-    runtime.registry.release(key);
+    runtime.registry.releaseObject(key, (holder) => runtime.isPending(holder));
     return undefined;
   }
+  const release = (): void => {
+    const own = [sandbox.status?.sandboxID, fastPathAllocation(sandbox)?.sandboxId];
+    runtime.registry.releaseObject(key, (holder) => !own.includes(holder));
+  };
   const now = clock.now();
   const { step, requeueAfterMs } = decideSandbox({ sandbox, agent: agentOf(sandbox, context), now });
   const result = requeueAfterMs === undefined ? undefined : { requeueAfterMs };
@@ -100,11 +104,11 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
       await addFinalizer(client, Sandbox, sandbox, cleanupFinalizer);
       return result;
     case "remove-finalizer":
-      runtime.registry.release(key);
+      release();
       await removeFinalizer(client, Sandbox, sandbox, cleanupFinalizer);
       return undefined;
     case "write":
-      if (step.releases) runtime.registry.release(key);
+      if (step.releases) release();
       // After a conflict the next reconcile decides again: what was not written has not happened.
       if (await write(sandbox, step.status, context)) reportPhase(sandbox, step.status, events);
       return result;

@@ -37,6 +37,20 @@ describe("the registry", () => {
     expect(registry.allocate(ask("default/two"))).toHaveProperty("agent.name", "a");
   });
 
+  it("keeps the slot of a later sandbox of the same name when an earlier object is forgotten", () => {
+    const registry = new Registry();
+    registry.register(agent("a", { capacity: 1 }));
+    registry.allocate({ ...ask("default/one"), holder: "later" });
+    registry.releaseObject("default/one", (holder) => holder === "later");
+    expect(registry.allocated("default", "a")).toBe(1);
+    registry.releaseObject("default/one", (holder) => holder !== "later");
+    expect(registry.allocated("default", "a")).toBe(0);
+    // The slot of an object has no holder.
+    registry.allocate(ask("default/one"));
+    registry.releaseObject("default/one", () => true);
+    expect(registry.allocated("default", "a")).toBe(0);
+  });
+
   it("does not drain an unregistered agent that is known to have a sandbox", () => {
     const registry = new Registry();
     registry.restore("default/one", "default", "a", { ports: [] });

@@ -176,6 +176,15 @@ export class Registry {
     if (entry !== undefined) this.#onRelease(entry.agent);
   }
 
+  /**
+   * Frees the slot of an object, unless a sandbox for which `isOther` is true holds it: a later one of the same name, whose object the cache
+   * does not have yet.
+   */
+  releaseObject(key: string, isOther: (holder: string) => boolean): void {
+    const holder = this.#slots.get(key)?.holder;
+    if (holder === undefined || !isOther(holder)) this.release(key);
+  }
+
   /** The name of the agent that holds the slot of a sandbox. */
   agentOf(key: string): string | undefined {
     return this.#slots.get(key)?.agent.split("/")[1];
