@@ -7,7 +7,7 @@ import type { Mount } from "../volumes/mount-plan.ts";
 import { isAddedMount } from "../volumes/token-volume.ts";
 import { openSubPath } from "../volumes/open-sub-path.ts";
 import { configError } from "./container-error.ts";
-import { expand } from "./environment.ts";
+import { expand } from "./expand.ts";
 
 /** What the mounts of a container's attempt are derived from. */
 export interface MountRequest {
@@ -38,7 +38,7 @@ export async function containerMounts(node: NodeContext, request: MountRequest):
     const folder = volumes.get(mount.name);
     if (folder === undefined) throw configError(`volumeMounts: volume ${JSON.stringify(mount.name)} not found`);
     const isReadOnly = mount.readOnly === true || isWrittenByKubelet(pod, mount.name);
-    const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env);
+    const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env, "subPathExpr");
     const path = mount.mountPath.startsWith("/") ? mount.mountPath.replace(/\/+$/, "") : join("/", mount.mountPath);
     if (path === "" || podDir === path) {
       throw configError(`volumeMounts: mountPath ${JSON.stringify(mount.mountPath)} must not be "/" or the pod's own folder`);

@@ -8,7 +8,8 @@ import { type PrivatePodUser, privatePodUser } from "../runtimes/private-pod-use
 import { configError, ContainerError } from "./container-error.ts";
 import { limitsOf } from "./container-limits.ts";
 import { containerMounts } from "./container-mounts.ts";
-import { expand, resolveEnvironment } from "./environment.ts";
+import { resolveEnvironment } from "./environment.ts";
+import { expandWords } from "./expand.ts";
 import { defaultTerminalSize } from "./exec-process.ts";
 import { imageCommand, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, mountedCommand, mountScript } from "../volumes/mount-plan.ts";
@@ -65,7 +66,8 @@ export async function containerProgram(
   const env = await environmentOf(attempted, hostsFile);
   const [first = "", ...rest] =
     image === undefined ? [...(container.command ?? []), ...(container.args ?? [])] : imageCommand(container, image);
-  const command = [expand(first, env), ...rest.map((word) => expand(word, env))] as const;
+  const [program = "", ...args] = expandWords([first, ...rest], env);
+  const command = [program, ...args] as const;
   if (command[0] === "") {
     throw new ContainerError("CreateContainerConfigError", `container ${JSON.stringify(container.name)}: command[0] is empty`);
   }

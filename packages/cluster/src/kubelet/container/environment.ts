@@ -2,6 +2,7 @@ import { type DeepReadonly, setOwn } from "@keelson/api-machinery";
 import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import { quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
+import { expand, ExpansionLimit } from "./expand.ts";
 import { configError } from "./container-error.ts";
 
 /** Sources of environment values. Functions return `undefined` for a missing object. */
@@ -22,7 +23,7 @@ export interface EnvironmentSources {
  * Resolves the environment of a container: base variables, the namespace's Services, `envFrom`, then `env`; later ones win. `$(NAME)`
  * in a value refers to an earlier variable; `$$` is a dollar sign; unknown references are kept.
  *
- * @throws ContainerError that names the missing object or key.
+ * @throws ContainerError that names the missing object or key, or the variable that is too long.
  */
 export async function resolveEnvironment(
   pod: PodView,
@@ -30,7 +31,12 @@ export async function resolveEnvironment(
   sources: EnvironmentSources,
 ): Promise<Record<string, string>> {
   const env: Record<string, string> = {};
-  const put = (name: string, value: string): void => setOwn(env, name, value);
+  const limit = new ExpansionLimit();
+  const set = (name: string, value: string): void => setOwn(env, name, value);
+  const put = (name: string, value: string): void => {
+    limit.add(`env ${name}`, name.length + value.length);
+    set(name, value);
+  };
   for (const [name, value] of Object.entries(sources.base)) put(name, value);
   if (pod.spec.enableServiceLinks !== false) {
     for (const service of sources.services) for (const [name, value] of serviceVariables(service)) put(name, value);
@@ -46,11 +52,14 @@ export async function resolveEnvironment(
     for (const [key, value] of Object.entries(data)) if (!key.includes("=")) put(`${prefix}${key}`, value);
   }
   for (const variable of container.env ?? []) {
-    const value =
-      variable.valueFrom === undefined
-        ? expand(variable.value ?? "", env)
-        : await valueFrom(pod, container, variable.valueFrom, sources);
-    if (value !== undefined) put(variable.name, value);
+    const { name } = variable;
+    if (variable.valueFrom === undefined) {
+      // The expansion has counted the value.
+      set(name, expand(variable.value ?? "", env, `env ${name}`, limit));
+      continue;
+    }
+    const value = await valueFrom(pod, container, variable.valueFrom, sources);
+    if (value !== undefined) put(name, value);
   }
   return env;
 }
@@ -141,14 +150,6 @@ export function resourceField(
   const fallback = what !== "limits" ? "0" : name === "cpu" ? nodeLimits.cpu : name === "memory" ? nodeLimits.memory : "0";
   const unit = divisor === undefined || divisor === "0" ? "1" : divisor;
   return String(Math.ceil(quantityToMillis(own ?? fallback) / quantityToMillis(unit)));
-}
-
-/** Expands `$(NAME)` and `$$` in a value, a command or an argument. */
-export function expand(text: string, env: Readonly<Record<string, string>>): string {
-  return text.replace(/\$(\$|\(([^)]*)\))/g, (all, _, name: string | undefined) => {
-    if (name === undefined) return "$";
-    return Object.hasOwn(env, name) ? (env[name] ?? "") : all;
-  });
 }
 
 /** The variables of one Service (`NAME_SERVICE_HOST` and so on), as Kubernetes sets them. */

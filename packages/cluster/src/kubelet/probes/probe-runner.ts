@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
 import { execToEnd } from "../container/exec-process.ts";
-import { expand } from "../container/environment.ts";
+import { expandWords } from "../container/expand.ts";
 import { grpcHealth } from "./grpc-health.ts";
 import type { ContainerView, ProbeView } from "../pod/pod-view.ts";
 
@@ -20,7 +20,8 @@ export interface ProbeTarget {
 export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs: number): Promise<string | undefined> {
   const { podIP, container, clock } = target;
   if (probe.exec !== undefined) {
-    const command = (probe.exec.command ?? []).map((word) => expand(word, target.program.spec.env ?? {}));
+    const command = probeCommand(probe.exec.command ?? [], target);
+    if (typeof command === "string") return command;
     const result = await execToEnd(target.program, command, { timeoutMs, clock });
     if (result.isTimeout) return `command timed out: ${JSON.stringify(command.join(" "))} timed out after ${timeoutMs / 1000}s`;
     return result.exitCode === 0 ? undefined : result.output.trim() || `command ended with exit code ${result.exitCode}`;
@@ -50,6 +51,15 @@ export async function runProbe(probe: ProbeView, target: ProbeTarget, timeoutMs:
     return grpcHealth({ host: podIP, port, service }, timeoutMs, clock);
   }
   return "probe must set one of exec, httpGet, tcpSocket, grpc";
+}
+
+/** The expanded command, or why it cannot be expanded. */
+function probeCommand(words: readonly string[], { program }: ProbeTarget): readonly string[] | string {
+  try {
+    return expandWords(words, program.spec.env ?? {});
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }
 
 function unknownPort(container: ContainerView, port: number | string): string {
