@@ -98,7 +98,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
   try {
     return await openServer(options, closers);
   } catch (error) {
-    await closers.close();
+    await closers.abandon();
     throw error;
   }
 }

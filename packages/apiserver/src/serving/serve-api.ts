@@ -25,7 +25,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   try {
     return await serve(options, closers);
   } catch (error) {
-    await closers.close();
+    await closers.abandon();
     throw error;
   }
 }
