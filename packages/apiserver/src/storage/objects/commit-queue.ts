@@ -134,7 +134,11 @@ export class CommitQueue {
     await engine.commit(batch);
     this.#durable = batch.position.revision;
     this.#compacted = batch.position.compacted;
-    history.mark(this.#durable, timeMs);
+    history.mark(
+      this.#durable,
+      timeMs,
+      batch.log.reduce((sum, { value }) => sum + value.length, 0),
+    );
     for (const [key, event] of last) {
       if (this.#pending.get(key)?.revision === event.revision) this.#pending.delete(key);
     }

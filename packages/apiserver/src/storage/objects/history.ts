@@ -6,6 +6,17 @@ import { DeletedObject, LazyStoredObject } from "./stored-object.ts";
 
 /** How finely commit times are remembered. */
 const markIntervalMs = 1_000;
+/** How finely the bytes of events are remembered, as a share of the limit. */
+const markShare = 1 / 64;
+
+/** A point in the log. */
+interface Mark {
+  readonly revision: number;
+  /** No earlier than the commits of all revisions up to this one. */
+  readonly timeMs: number;
+  /** Bytes of the events that were committed up to this revision, since the store was opened. */
+  readonly bytes: number;
+}
 
 /** What {@link History} takes. */
 export interface HistoryOptions {
@@ -16,21 +27,25 @@ export interface HistoryOptions {
   readonly historyMs: number;
   /** At most this many events are kept. */
   readonly historyEvents: number;
+  /** Events with at most this many bytes are kept, not counting those of a former process. */
+  readonly historyBytes: number;
   readonly now: () => number;
 }
 
 /** Reads past events from the log. `log-entry.ts` explains why it reads backwards. */
 export class History {
   readonly #options: HistoryOptions;
-  /** Commit times in ascending order: each holds for all revisions up to its own. */
-  #marks: { readonly revision: number; readonly timeMs: number }[] = [];
+  /** In ascending order. */
+  #marks: Mark[] = [];
+  /** Bytes of all events since the store was opened. */
+  #bytes = 0;
 
   constructor(options: HistoryOptions) {
     this.#options = options;
     const { engine } = options;
     // After a restart, the whole log counts as young as its newest entry: events are kept a little longer, never shorter.
     for (const { revision, value } of engine.log(engine.position.compacted, true)) {
-      this.#marks.push({ revision, timeMs: decodeLogEntry(value).timeMs });
+      this.#marks.push({ revision, timeMs: decodeLogEntry(value).timeMs, bytes: 0 });
       break;
     }
   }
@@ -55,25 +70,31 @@ export class History {
     }
   }
 
-  /** Records when a revision was committed. */
-  mark(revision: number, timeMs: number): void {
+  /** Records that events up to `revision` were committed, the last ones with this many bytes. */
+  mark(revision: number, timeMs: number, bytes: number): void {
+    this.#bytes += bytes;
     const last = this.#marks.at(-1);
-    if (last === undefined || timeMs >= last.timeMs + markIntervalMs) this.#marks.push({ revision, timeMs });
+    const isDue =
+      last === undefined ||
+      timeMs >= last.timeMs + markIntervalMs ||
+      this.#bytes - last.bytes >= this.#options.historyBytes * markShare;
+    if (isDue) this.#marks.push({ revision, timeMs, bytes: this.#bytes });
   }
 
   /** The newest revision whose event may be dropped now. */
   compactTo(durable: number): number {
-    const { now, historyMs, historyEvents } = this.#options;
+    const { now, historyMs, historyEvents, historyBytes } = this.#options;
     const oldest = now() - historyMs;
-    let expired = 0;
-    let byAge = 0;
+    let dropped = 0;
+    let upTo = 0;
     for (const mark of this.#marks) {
-      if (mark.timeMs >= oldest) break;
-      byAge = mark.revision;
-      expired++;
+      const isTooMuch = this.#bytes - (this.#marks[dropped - 1]?.bytes ?? 0) > historyBytes;
+      if (mark.timeMs >= oldest && !isTooMuch) break;
+      upTo = mark.revision;
+      dropped++;
     }
-    if (expired > 0) this.#marks = this.#marks.slice(expired - 1);
-    return Math.max(byAge, durable - historyEvents);
+    if (dropped > 0) this.#marks = this.#marks.slice(dropped - 1);
+    return Math.max(upTo, durable - historyEvents);
   }
 }
 

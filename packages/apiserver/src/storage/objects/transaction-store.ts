@@ -30,11 +30,15 @@ export interface StoreOptions {
   readonly historyMs?: number;
   /** The maximum number of events to keep, give or take one commit. Default 100,000. */
   readonly historyEvents?: number;
+  /** The maximum size of the events to keep, give or take a sixty-fourth and those of a former process. Default 512 MiB. */
+  readonly historyBytes?: number;
   /** Bytes of JSON whose objects stay parsed for readers; parsed, they take several times that. Default 8 MiB. */
   readonly cacheBytes?: number;
   /** Receives what a watch listener throws, which is a bug of its owner. Default: rethrown outside the store. */
   readonly onListenerError?: (error: unknown) => void;
 }
+
+const mebibyte = 1024 * 1024;
 
 /** Log entries read per turn of the event loop: a few milliseconds. */
 const logSlice = 500;
@@ -54,7 +58,7 @@ export class TransactionStore implements Store {
   #isClosed = false;
 
   constructor(engine: Engine, options: StoreOptions) {
-    const { clock, historyMs = 300_000, historyEvents = 100_000, cacheBytes = 8 * 1024 * 1024 } = options;
+    const { clock, historyMs = 300_000, historyEvents = 100_000, cacheBytes = 8 * mebibyte } = options;
     this.#engine = engine;
     this.#cache = new ObjectCache(cacheBytes);
     this.#onListenerError = options.onListenerError ?? rethrow;
@@ -64,6 +68,7 @@ export class TransactionStore implements Store {
       read: (state, key) => this.#readIn(state, key),
       historyMs,
       historyEvents,
+      historyBytes: options.historyBytes ?? 512 * mebibyte,
       now: () => clock.now(),
     });
     this.#commits = new CommitQueue({ engine, clock, history: this.#history, publish: (events) => this.#publish(events) });
