@@ -34,7 +34,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   const identity = (): AgentIdentity | undefined => tls && certificates && { mode: tls.mode, ...certificates.current };
   const program = definition.create(options);
   const initial = [certificates?.current, tls?.certificates.current] as const;
-  await startProgram(program, tls?.certificates);
+  await startProgram(program, tls?.certificates, log);
   let feed: RoleFeed | undefined;
   const quorum = new QuorumAgent({
     self: podName,
@@ -68,12 +68,18 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   return 1;
 }
 
-/** Starts the program. After a failure, its next start uses the mounted certificates: those that it accepted may be the cause. */
-async function startProgram(program: MiddlewareEngine, certificates: CertificateSource | undefined): Promise<void> {
+/** Starts the program. A failure is recorded: the certificates may be its cause, so the next start may use others. */
+async function startProgram(
+  program: MiddlewareEngine,
+  certificates: CertificateSource | undefined,
+  log: AgentOptions["log"],
+): Promise<void> {
   try {
     await program.start();
   } catch (error) {
-    await certificates?.reject?.();
+    await certificates?.recordFailure?.().catch((failure: unknown) => {
+      log.warn({ err: failure }, "could not record the failed start");
+    });
     throw error;
   }
 }

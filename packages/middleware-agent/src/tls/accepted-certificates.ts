@@ -1,9 +1,15 @@
-import { rm } from "node:fs/promises";
 import { isJsonObject } from "@keelson/api-machinery";
 import { readJson, writeJson } from "../json-file.ts";
-import { certificateProblem, type Certificates } from "./certificates.ts";
+import { areSameCertificates, certificateProblem, type Certificates } from "./certificates.ts";
 
-/** The certificates that a program accepted last, in a file on its volume. */
+/** The certificates that a program accepted last. */
+export interface LastAccepted {
+  readonly certificates: Certificates;
+  /** Whether the last start with them failed. */
+  readonly hasFailed: boolean;
+}
+
+/** The certificates that a program accepted last, in a file on its volume. They are replaced, but never deleted. */
 export class AcceptedCertificates {
   readonly #file: string;
 
@@ -12,20 +18,24 @@ export class AcceptedCertificates {
   }
 
   /** Undefined if there are none, or none that can be used. */
-  async read(): Promise<Certificates | undefined> {
+  async read(): Promise<LastAccepted | undefined> {
     const value = await readJson(this.#file).catch(() => undefined);
     if (!isJsonObject(value)) return undefined;
-    const { authorities, certificate, key } = value;
+    const { authorities, certificate, key, hasFailed } = value;
     if (typeof authorities !== "string" || typeof certificate !== "string" || typeof key !== "string") return undefined;
-    const read = { authorities, certificate, key };
-    return certificateProblem(read) === undefined ? read : undefined;
+    const certificates = { authorities, certificate, key };
+    return certificateProblem(certificates) === undefined ? { certificates, hasFailed: hasFailed === true } : undefined;
   }
 
   write({ authorities, certificate, key }: Certificates): Promise<void> {
     return writeJson(this.#file, { authorities, certificate, key });
   }
 
-  remove(): Promise<void> {
-    return rm(this.#file, { force: true });
+  /** Records a failed start with `used`. */
+  async recordFailure(used: Certificates): Promise<void> {
+    const last = await this.read();
+    if (last === undefined) return;
+    const hasFailed = areSameCertificates(last.certificates, used);
+    if (hasFailed !== last.hasFailed) await writeJson(this.#file, { ...last.certificates, hasFailed });
   }
 }

@@ -67,7 +67,7 @@ it("loads new certificates, keeps the current ones while those mounted cannot be
   rotation.stop();
 });
 
-it("starts a program with the certificates that it accepted last, and with those mounted after it did not start", async () => {
+it("starts a program with the certificates that it accepted last, while it does not accept those that are mounted", async () => {
   const acceptedFile = join(folder, "accepted.json");
   const [first, second] = [await issue(), await issue()];
   const attempts: Certificates[] = [];
@@ -102,15 +102,26 @@ it("starts a program with the certificates that it accepted last, and with those
   expect(attempts[0]).toEqual(second);
   // After a restart of the container.
   expect(await run([first], second)).toEqual(first);
+});
+
+it("keeps the accepted certificates after failed starts, and prefers the mounted ones only after a start with the accepted ones", async () => {
+  const acceptedFile = join(folder, "accepted.json");
+  const [first, second] = [await issue(), await issue()];
+  /** The certificates of a start that fails for any reason. */
+  const fail = async (): Promise<Certificates> => {
+    const opened = await CertificateFolder.open(folder, silentLogger, { acceptedFile });
+    await opened.recordFailure();
+    opened.close();
+    return opened.current;
+  };
+  await mount(first);
+  const opened = await CertificateFolder.open(folder, silentLogger, { acceptedFile });
+  await opened.accept(opened.current);
+  opened.close();
   await mount({ ...second, key: "" });
-  const reopened = await CertificateFolder.open(folder, silentLogger, { acceptedFile });
-  expect(reopened.current).toEqual(first);
-  await reopened.reject();
-  reopened.close();
+  for (let start = 0; start < 3; start += 1) expect(await fail()).toEqual(first);
   await mount(second);
-  const mounted = await CertificateFolder.open(folder, silentLogger, { acceptedFile });
-  expect(mounted.current).toEqual(second);
-  mounted.close();
+  expect([await fail(), await fail(), await fail()]).toEqual([second, first, second]);
 });
 
 it.each<[string, (pair: Certificates) => Partial<Certificates>]>([

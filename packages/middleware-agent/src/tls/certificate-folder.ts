@@ -3,13 +3,13 @@ import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "../agent-error.ts";
-import { AcceptedCertificates } from "./accepted-certificates.ts";
+import { AcceptedCertificates, type LastAccepted } from "./accepted-certificates.ts";
 import { areSameCertificates, certificateProblem, type Certificates, type CertificateSource } from "./certificates.ts";
 import { FolderWatch, type FolderWatchOptions } from "./folder-watch.ts";
 
 /** Options of {@link CertificateFolder}. */
 export interface CertificateFolderOptions extends Partial<Pick<FolderWatchOptions, "clock" | "watchFolder">> {
-  /** File on the volume for the certificates that the program accepted last. It starts with them, whatever is mounted. Default: none. */
+  /** File on the volume for the certificates that the program accepted last. See the guarantees of {@link CertificateFolder}. Default: none. */
   readonly acceptedFile?: string;
 }
 
@@ -17,7 +17,8 @@ export interface CertificateFolderOptions extends Partial<Pick<FolderWatchOption
  * The mounted Secret with `ca.crt`, `tls.crt` and `tls.key`. A changed Secret is read as soon as the kubelet has written it.
  *
  * **Guarantees**: with `acceptedFile`, a program restarts with the certificates that it accepted last. Those that are mounted are used when it
- * runs: if they cannot be used, only their rotation fails.
+ * runs: if they cannot be used, only their rotation fails. After a failed start with the accepted ones, the next start uses those that are
+ * mounted, if they can be used. If that fails too, the accepted ones are next: the cause may have been another one.
  */
 export class CertificateFolder implements CertificateSource {
   readonly #folder: string;
@@ -49,8 +50,8 @@ export class CertificateFolder implements CertificateSource {
    */
   static async open(folder: string, log: Logger, options: CertificateFolderOptions = {}): Promise<CertificateFolder> {
     const { acceptedFile } = options;
-    const accepted = acceptedFile === undefined ? undefined : await new AcceptedCertificates(acceptedFile).read();
-    const opened = new CertificateFolder(folder, accepted ?? (await readMounted(folder)), log, options);
+    const last = acceptedFile === undefined ? undefined : await new AcceptedCertificates(acceptedFile).read();
+    const opened = new CertificateFolder(folder, await readInitial(folder, last, log), log, options);
     // The folder may have changed before it was watched.
     opened.#refresh();
     return opened;
@@ -69,8 +70,8 @@ export class CertificateFolder implements CertificateSource {
     await this.#accepted?.write(certificates);
   }
 
-  async reject(): Promise<void> {
-    await this.#accepted?.remove();
+  async recordFailure(): Promise<void> {
+    await this.#accepted?.recordFailure(this.#current);
   }
 
   close(): void {
@@ -102,6 +103,18 @@ export class CertificateFolder implements CertificateSource {
       }
     }
     this.#isReading = false;
+  }
+}
+
+/** The certificates to start with. Rejects only if neither those that were accepted nor those that are mounted can be used. */
+async function readInitial(folder: string, last: LastAccepted | undefined, log: Logger): Promise<Certificates> {
+  if (last === undefined) return await readMounted(folder);
+  if (!last.hasFailed) return last.certificates;
+  try {
+    return await readMounted(folder);
+  } catch (error) {
+    log.warn({ err: error, folder }, "could not load the mounted certificates; using those that were accepted last");
+    return last.certificates;
   }
 }
 

@@ -15,8 +15,8 @@ export interface CertificateSource {
   onChange(listener: () => void): void;
   /** Records that the server uses these certificates: it starts with them until it uses others. */
   accept?(certificates: Certificates): Promise<void>;
-  /** Records that the server did not start with `current`. */
-  reject?(): Promise<void>;
+  /** Records that the server did not start with `current`, whatever the cause: the next start may use others. */
+  recordFailure?(): Promise<void>;
   close(): void;
 }
 
