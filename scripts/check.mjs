@@ -1,5 +1,5 @@
 /*
- * `npm run check`: types (tests included), lint with the import rules, format, unused code, doc comments, prose, generated files and packages. With names as
+ * `npm run check`: types (tests included), lint with the import rules, format, unused code, doc comments, prose, documentation pages, generated files and packages. With names as
  * arguments, only those steps: `node scripts/check.mjs types lint`.
  */
 import { join } from "node:path";
@@ -26,6 +26,7 @@ const steps = {
   unused: () => attempt("unused code", bin("knip"), ["--no-progress"]),
   documented: () => attempt("documented exports", process.execPath, ["scripts/check-documented.mjs"]),
   prose: () => attempt("prose", process.execPath, ["scripts/check-prose.mjs"]),
+  pages: () => attempt("documentation pages", process.execPath, ["scripts/check-pages.mjs"]),
   generated: async () => {
     for (const generator of generators) {
       const failure = await attempt(`up to date: ${generator}`, process.execPath, [generator, "--check"]);

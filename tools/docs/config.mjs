@@ -1,6 +1,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { defineConfig } from "vitepress";
+import { renderBracesLiterally } from "../../literal-braces.mjs";
 
 const site = join(import.meta.dirname, "..");
 
@@ -36,6 +37,7 @@ export default defineConfig({
   cleanUrls: true,
   outDir: join(site, "dist"),
   cacheDir: join(site, ".cache"),
+  markdown: { config: renderBracesLiterally },
   themeConfig: {
     search: { provider: "local" },
     nav: [
