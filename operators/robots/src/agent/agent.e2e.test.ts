@@ -2,7 +2,17 @@ import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -462,6 +472,26 @@ test("a service restarts without a broker, and the next agent continues its rest
   const before = runs();
   await agent(at.url, { stopTasksOnExit: true });
   await expect.poll(runs).toBeGreaterThan(before);
+});
+
+test("a restart does not follow a link that the program put in place of its folder of logs", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url, { stopTasksOnExit: true });
+  await server.registered(1);
+  const uid = randomUUID();
+  const outside = file("outside");
+  mkdirSync(outside);
+  writeFileSync(join(outside, "stdout.log"), "safe");
+  const script = `[ -e ${file("again")} ] && { echo second; : > ${file("restarted")}; exec sleep 600; }
+    : > ${file("again")}; rm -r logs; ln -s ${outside} logs; exit 1`;
+  const spec = { type: "service", restartPolicy: { attempts: 50, interval: "1h", delay: "10ms" } };
+  await server.send("create", uid, 1, shell(script, spec));
+  const output = join(workDir, uid, "logs", "stdout.log");
+  await expect.poll(() => existsSync(file("restarted")), { timeout: 60_000 }).toBe(true);
+  await expect.poll(() => existsSync(output) && readFileSync(output, "utf8"), { timeout: 60_000 }).toBe("second\n");
+  expect(readdirSync(outside)).toEqual(["stdout.log"]);
+  expect(readFileSync(join(outside, "stdout.log"), "utf8")).toBe("safe");
 });
 
 test("a leased program starts when its lease is granted, and is stopped without contact when it expires", async () => {

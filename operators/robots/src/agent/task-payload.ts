@@ -1,36 +1,25 @@
-import { constants } from "node:fs";
-import { lstat, mkdir, open, rm } from "node:fs/promises";
-import { dirname, join } from "node:path";
 import type { UserIds } from "@keelson/execution";
+import { PathError } from "@keelson/execution/files";
 import { RobotsError } from "../robots-error.ts";
+import { TaskFolder } from "./files/task-folder.ts";
 import type { TaskOrder } from "./task-order.ts";
 
 /**
- * Writes the payload of a dispatched Job below the task's folder. An earlier attempt may have left links there; they are not followed.
+ * Writes the payload of a dispatched Job below the task's folder, and nothing outside it: see {@link TaskFolder}.
  *
- * **Errors**: {@link RobotsError} with the code `InvalidPayload` if a part of the path is not a folder.
+ * **Errors**: {@link RobotsError} with the code `InvalidPayload` if the path is that of a folder, or if an earlier attempt has left something in
+ * the path that is not a folder, or a link that leaves the task's folder.
  */
-export async function writePayload(
+export function writePayload(
   dir: string,
   { path, base64 }: NonNullable<TaskOrder["payload"]>,
   owner: UserIds | undefined,
-): Promise<void> {
-  let folder = dir;
-  for (const part of dirname(path).split("/")) {
-    if (part === ".") continue;
-    folder = join(folder, part);
-    await mkdir(folder, { recursive: true });
-    if (!(await lstat(folder)).isDirectory()) {
-      throw new RobotsError("InvalidPayload", `spec.dispatchPayload.file: ${folder} is not a folder`);
-    }
-  }
-  const file = join(dir, path);
-  await rm(file, { force: true });
-  const handle = await open(file, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o600);
+): void {
   try {
-    await handle.writeFile(Buffer.from(base64, "base64"));
-    if (owner !== undefined && process.getuid?.() === 0) await handle.chown(owner.uid, owner.gid);
-  } finally {
-    await handle.close();
+    using file = new TaskFolder(dir, owner).createFile(path, 0o600);
+    file.write(Buffer.from(base64, "base64"));
+  } catch (error) {
+    if (!(error instanceof PathError || error instanceof RobotsError)) throw error;
+    throw new RobotsError("InvalidPayload", `spec.dispatchPayload.file: ${error.message}`, { cause: error });
   }
 }

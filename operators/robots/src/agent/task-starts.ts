@@ -1,4 +1,4 @@
-import { chown, mkdir, rm, symlink } from "node:fs/promises";
+import { chown, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ExecutionError, type Exited, ImageError, type Program, resolveLocalUser } from "@keelson/execution";
 import { RobotsError, type RobotsErrorCode } from "../robots-error.ts";
@@ -7,6 +7,7 @@ import { DeviceClaims } from "./devices/device-claims.ts";
 import { devicePaths, missingDevice } from "./devices/task-devices.ts";
 import { TaskDownloads } from "./files/task-downloads.ts";
 import type { FilesTarget, TemplateChanges } from "./files/task-files.ts";
+import { createLogs, linkLogs } from "./files/task-logs.ts";
 import { type HeldTask, isWaitingToStart } from "./held-task.ts";
 import { orderProblem, type TaskOrder, underPolicy } from "./task-order.ts";
 import { writePayload } from "./task-payload.ts";
@@ -124,21 +125,30 @@ export class TaskStarts {
     let program: Program;
     try {
       await prepareFolder(target);
-      if (order.payload !== undefined) await writePayload(target.dir, order.payload, target.owner);
+      if (order.payload !== undefined) writePayload(target.dir, order.payload, target.owner);
       if (order.artifacts !== undefined || order.templates !== undefined) {
         const { digests } = files.render(order, target);
         void onEvent({ kind: "rendered", ...name, digests });
       }
       program = await driver.start(programSpecOf(name, order, { ...place, devices: devicePaths(policy, devices) }));
-      await linkLogs(target.dir, program);
     } catch (error) {
       this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error) });
       return;
     } finally {
       this.#devices.release(id);
     }
+    this.#linkLogs(uid, target.dir, program);
     if (program.limits.message !== undefined) log.warn({ task: uid }, program.limits.message);
     await onStarted(name, program);
+  }
+
+  /** The program runs already, and may have changed the folder: a failure must not fail its start. */
+  #linkLogs(uid: string, dir: string, { logs }: Program): void {
+    try {
+      linkLogs(dir, logs);
+    } catch (error) {
+      this.#options.log.warn({ task: uid }, `could not link the output of the program in ${dir}/logs: ${textOf(error)}`);
+    }
   }
 
   #isWaiting({ uid, attempt, run }: ProgramName): boolean {
@@ -212,16 +222,9 @@ export function startFailed(now: number, message: string): Exited {
 }
 
 async function prepareFolder({ dir, owner }: FilesTarget): Promise<void> {
-  await mkdir(join(dir, "logs"), { recursive: true });
+  await mkdir(dir, { recursive: true });
+  createLogs(dir);
   if (owner !== undefined && process.getuid?.() === 0) await chown(dir, owner.uid, owner.gid);
-}
-
-async function linkLogs(dir: string, program: Program): Promise<void> {
-  for (const name of ["stdout", "stderr"] as const) {
-    const link = join(dir, "logs", `${name}.log`);
-    await rm(link, { force: true });
-    await symlink(program.logs[name], link);
-  }
 }
 
 const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
