@@ -4,7 +4,7 @@ import { crashMessage } from "../group/crash-message.ts";
 import { type Next, wait } from "../group/next.ts";
 import type { GroupObservation } from "../group/observation.ts";
 import { isOutdated, isPodReady, type PodView } from "../group/pod-view.ts";
-import { hasEnded, replaceEnded } from "../group/replace-ended.ts";
+import { replaceFirstEnded } from "../group/replace-ended.ts";
 import { continueRestart, restartAll } from "../group/restart.ts";
 import { startMissing } from "../group/topology.ts";
 
@@ -32,8 +32,7 @@ function awaitReady(views: readonly PodView[], status: GroupStatus, now: number)
   const unready = views.filter((view) => view.instance !== undefined && !isPodReady(view));
   const terminating = unready.find(({ pod }) => pod?.metadata.deletionTimestamp !== undefined);
   if (terminating !== undefined) return wait(`waiting for the old Pod ${terminating.name} to terminate`);
-  const replacements = unready.filter(hasEnded).map((view) => replaceEnded(view, status, now));
-  const [replacement] = replacements.sort((a, b) => dueMsOf(a) - dueMsOf(b));
+  const replacement = replaceFirstEnded(unready, status, now);
   if (replacement !== undefined) return replacement;
   const [view] = unready.filter((each) => !isRunning || !isOutdated(each));
   if (view?.pod === undefined) return { kind: "settled" };
@@ -41,9 +40,6 @@ function awaitReady(views: readonly PodView[], status: GroupStatus, now: number)
   if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
   return wait(`waiting for ${view.name} to be ready`);
 }
-
-/** When a replacement is due. */
-const dueMsOf = (next: Next): number => (next.kind === "wait" ? (next.dueMs ?? 0) : 0);
 
 /** Names of Pods for messages. */
 export const namesOf = (views: readonly PodView[]): string => views.map(({ name }) => name).join(", ");

@@ -6,32 +6,47 @@ import { crashMessage } from "./crash-message.ts";
 import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
 import { isOutdated, type PodView } from "./pod-view.ts";
-import { hasEnded, replaceEnded } from "./replace-ended.ts";
+import { hasEnded, replaceFirstEnded } from "./replace-ended.ts";
 import { restart } from "./restart.ts";
 
 /**
  * Waits until every agent reports, and replaces Pods that cannot start.
  *
  * **Guarantees**: an agent that does not answer says nothing about its program, so a primary whose containers run is not restarted, and while no
- * agent answers neither is any other Pod. Pods are replaced one at a time, the primary last.
+ * agent answers neither is any other Pod that may run. Pods are replaced one at a time, the primary last. Those that have ended are first, as soon
+ * as their backoff permits: they serve nothing, and the others may need them for a majority.
  */
 export function awaitAgents(observed: GroupObservation, present: readonly PodView[], status: GroupStatus): Next {
-  const { operation, primary } = status;
+  const { primary } = status;
   const isOld = (view: PodView): boolean => isOutdated(view) || hasOldConfig(view, observed);
   const silent = present.filter((view) => view.role === undefined && view.pod !== undefined);
   const old = silent.filter(isOld).reverse();
   // A replaced Pod must report before the next one is replaced.
-  const [view] = [
+  const ordered = [
     ...silent.filter((each) => !isOld(each)),
     ...old.filter(({ name }) => name !== primary?.pod),
     ...old.filter(({ name }) => name === primary?.pod),
   ];
+  const replacement = replaceFirstEnded(ordered, status, observed.now);
+  const [view] = ordered;
+  if (replacement === undefined || replacement.kind !== "wait") return replacement ?? awaitAgent(view, isOld, present, status);
+  if (view !== undefined && hasEnded(view)) return replacement;
+  const next = awaitAgent(view, isOld, present, status);
+  return next.kind === "wait" && replacement.dueMs !== undefined ? { ...next, dueMs: replacement.dueMs } : next;
+}
+
+/** Waits for the agent of a Pod that has not ended, and replaces the Pod if it is old and down. */
+function awaitAgent(
+  view: PodView | undefined,
+  isOld: (view: PodView) => boolean,
+  present: readonly PodView[],
+  { operation, primary }: GroupStatus,
+): Next {
   if (view?.pod === undefined) return { kind: "settled" };
   const { pod } = view;
   if (pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for the old Pod ${view.name} to terminate`);
   const isRunning = operation?.phase === "Running";
-  const isKnownReplica = view.name !== primary?.pod && silent.length < present.length;
-  if (hasEnded(view)) return replaceEnded(view, status, observed.now);
+  const isKnownReplica = view.name !== primary?.pod && present.some(({ role }) => role !== undefined);
   if (isRunning && isOld(view) && (isKnownReplica || !isContainerRunning(pod)))
     return restart(view, `replacing ${view.name}, which is down`);
   const crash = isRunning ? crashMessage(pod) : undefined;

@@ -14,10 +14,24 @@ export function hasEnded({ pod }: PodView): boolean {
 }
 
 /**
+ * Replaces the first Pod whose replacement is due, among those that have ended; if none is, waits for the earliest. Undefined if none has ended.
+ * A Pod in backoff does not delay the others, and those that terminate are not replaced.
+ */
+export function replaceFirstEnded(views: readonly PodView[], status: GroupStatus, now: number): Next | undefined {
+  const ended = views.filter((view) => hasEnded(view) && view.pod?.metadata.deletionTimestamp === undefined);
+  const replacements = ended.map((view) => replaceEnded(view, status, now));
+  const [first] = replacements.sort((a, b) => dueMsOf(a) - dueMsOf(b));
+  return first;
+}
+
+/** When a replacement is due. */
+const dueMsOf = (next: Next): number => (next.kind === "wait" ? (next.dueMs ?? 0) : 0);
+
+/**
  * Replaces a Pod that has ended: the first time immediately, then with exponential backoff from 10 s to 5 min, as the kubelet restarts
  * containers. `status.replacements` counts. A Pod of an earlier revision is replaced immediately.
  */
-export function replaceEnded(view: PodView, status: GroupStatus, now: number): Next {
+function replaceEnded(view: PodView, status: GroupStatus, now: number): Next {
   const { name, pod } = view;
   const last = status.replacements?.find((each) => each.pod === name);
   const replacedMs = parseTime(last?.replacedAt ?? "") ?? 0;
