@@ -1,6 +1,7 @@
 import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
 import { ImageError, parseImageReference } from "@keelson/execution";
 import type { DockerPolicy } from "../policy/docker-policy.ts";
+import { isAllowedImage } from "../policy/image-policy.ts";
 import { isPlainPath } from "../policy/policy-fields.ts";
 import { InvalidField, own, text, texts } from "../task-fields.ts";
 
@@ -84,7 +85,7 @@ function objects(value: unknown, field: string): readonly JsonObject[] {
 export function containerProblem(policy: DockerPolicy | undefined, container: ContainerOrder): string | undefined {
   if (policy === undefined) return "spec.driver: the robot's policy allows no containers";
   const { images, network, volumes, writableVolumes } = policy;
-  if (images !== undefined && !images.some((prefix) => container.image.startsWith(prefix))) {
+  if (images !== undefined && !isAllowedImage(images, container.image)) {
     return `${path}.image: ${container.image} is not allowed; the robot's policy allows ${images.join(", ") || "no image"}`;
   }
   if (container.network === "shared" && network === "none") return `${path}.networkMode: the robot's policy allows none only`;

@@ -76,6 +76,16 @@ test.each([
   [{}, {}, "spec.config.dockerConfig.image is missing"],
   [{ image: "Not::valid" }, {}, "spec.config.dockerConfig.image: "],
   [{ image: "nav" }, { images: ["registry.example.com/fleet/"] }, "docker.io/library/nav:latest is not allowed"],
+  [
+    { image: "nav:10" },
+    { images: ["nav:1"] },
+    "docker.io/library/nav:10 is not allowed; the robot's policy allows docker.io/library/nav:1",
+  ],
+  [
+    { image: "r.example.com/fleet-2/nav" },
+    { images: ["r.example.com/fleet"] },
+    "r.example.com/fleet-2/nav:latest is not allowed",
+  ],
   [{ image: "nav", networkMode: "bridge" }, {}, 'networkMode: "bridge" must be host or none'],
   [{ image: "nav", networkMode: "host" }, { network: "none" }, "networkMode: the robot's policy allows none only"],
   [{ image: "nav", ports: [{ label: "a", value: 80, to: 8080 }] }, {}, "ports[0].to must be the same as value"],

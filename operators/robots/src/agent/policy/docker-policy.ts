@@ -1,10 +1,11 @@
+import { readAllowedImages } from "./image-policy.ts";
 import { fields, invalid, isPlainPath, names } from "./policy-fields.ts";
 
 /** What containers of the driver `docker` may do on a robot. */
 export interface DockerPolicy {
   /** Socket of containerd. Default: that of the execution package. */
   readonly socket?: string;
-  /** Prefixes of full image names, such as `registry.example.com/fleet/`. Default: any image. */
+  /** Full names of images, or prefixes such as `registry.example.com/fleet/`; see `isAllowedImage`. Default: any image. */
   readonly images?: readonly string[];
   /** Whether images that the robot does not have are pulled from their registry. */
   readonly pull: boolean;
@@ -30,7 +31,7 @@ export function readDockerPolicy(value: unknown): DockerPolicy {
   ];
   if (typeof pull !== "boolean") throw invalid("docker.pull", pull, "must be true or false");
   if (network !== "shared" && network !== "none") throw invalid("docker.network", network, "must be shared or none");
-  const images = names(policy.images, "docker.images");
+  const images = readAllowedImages(policy.images);
   const pathsOf = (field: "volumes" | "writableVolumes"): readonly string[] => {
     const paths = names(policy[field], `docker.${field}`) ?? [];
     for (const path of paths) {

@@ -34,6 +34,7 @@ test.each([
   [{ docker: { writableVolumes: ["/"] } }, "docker.writableVolumes"],
   [{ docker: { network: "bridge" } }, 'docker.network: "bridge" must be shared or none'],
   [{ docker: { socket: "containerd.sock" } }, "docker.socket"],
+  [{ docker: { images: ["registry.example.com/fleet-"] } }, 'docker.images: "registry.example.com/fleet-" must be the name'],
   [{ docker: { pull: "yes" } }, "docker.pull"],
   [{ locationFile: "run/x" }, "locationFile"],
   [{ devices: {} }, "devices: {} must be a list"],
