@@ -147,7 +147,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     async stop() {
       stopping.abort();
       metrics.stop();
-      storage.stop();
+      await storage.stop();
       await Promise.allSettled(followed);
       await pods.close();
       await registration.stop();

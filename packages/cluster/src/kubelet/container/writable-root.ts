@@ -1,15 +1,13 @@
 import { join } from "node:path";
 import type { UserIds } from "@keelson/execution";
 import { measureDiskUsage } from "../eviction/disk-usage.ts";
+import { measureOwnBytes } from "../eviction/own-bytes.ts";
 import { storageLimits } from "../eviction/storage-decision.ts";
 import type { NodeContext } from "../node-context.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 import { removePodFolder } from "../volumes/memory-volumes.ts";
 import { mountRootOverlay } from "../volumes/root-overlay.ts";
 import type { ContainerSetup } from "./container-program.ts";
-
-/** The time limit for counting the files of an image. */
-const measureTimeoutMs = 60_000;
 
 /** One attempt to run a container. */
 interface RootRequest {
@@ -34,7 +32,7 @@ export async function writableRoot(
   await removePodFolder(join(parent, `${container.name}.${attempt - 1}`));
   try {
     const folder = join(parent, `${container.name}.${attempt}`);
-    const measure = storageLimits(pod) && ((path: string) => diskUsage(node, path));
+    const measure = storageLimits(pod) && ((path: string) => measureOwnBytes(measureDiskUsage(node.clock), path));
     return await mountRootOverlay({ image: image.root, folder, owner, measure });
   } catch (error) {
     const { namespace, name } = pod.metadata;
@@ -42,9 +40,4 @@ export async function writableRoot(
     node.log.warn({ ...fields, error }, "the root file system of a container is read-only");
     return undefined;
   }
-}
-
-async function diskUsage({ clock }: NodeContext, path: string): Promise<number> {
-  const { measured } = await measureDiskUsage(clock)([path], measureTimeoutMs);
-  return measured.get(path)?.bytes ?? 0;
 }

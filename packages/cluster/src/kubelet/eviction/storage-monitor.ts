@@ -2,8 +2,10 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { type PodView, podKey } from "../pod/pod-view.ts";
 import type { MeasureDiskUsage, Measurement } from "./disk-usage.ts";
-import { storageExcess, storageLimits, type StorageLimits } from "./storage-decision.ts";
-import { type StoragePaths, storagePaths, type StoredPod } from "./storage-paths.ts";
+import { afterMeasurement, maxTimeouts, type MeasurementHistory, unmeasured } from "./measurement-history.ts";
+import { excessOf, type LimitedStorage, merged, outcomeOf } from "./pod-measurement.ts";
+import { storageLimits, type StorageLimits } from "./storage-decision.ts";
+import { limitedPaths, storagePaths, type StoredPod } from "./storage-paths.ts";
 
 /** A running Pod whose usage of the disk is limited. */
 export interface MonitoredPod extends StoredPod {
@@ -22,10 +24,14 @@ export interface StorageMonitorOptions {
 
 /** The interval of measurements, as the kubelet's housekeeping. */
 const intervalMs = 10_000;
-/** The time limit of a measurement of all Pods. */
-const timeoutMs = 60_000;
-/** A Pod with many files is measured for at most this share of the time. */
-const shareOfTime = 0.1;
+/** The time limit of a measurement of all Pods with few files. */
+const sharedTimeoutMs = 20_000;
+/** The time limit for a path of a Pod with many files. */
+const pathTimeoutMs = 60_000;
+/** The time after which no other path of a Pod with many files is begun. */
+const podTimeoutMs = 180_000;
+/** The shortest time between two warnings that measurements fail. */
+const warningIntervalMs = 600_000;
 
 /** Pods that the kubelet never evicts (`SystemCriticalPriority`). */
 const criticalPriority = 2_000_000_000;
@@ -33,102 +39,153 @@ const criticalPriority = 2_000_000_000;
 interface Limited {
   readonly monitored: MonitoredPod;
   readonly limits: StorageLimits;
-  readonly paths: StoragePaths;
 }
 
-/** Measures the Pods that have limits on the node's disk, and evicts those that exceed them. Runs until `stop`. */
+interface Located extends Limited, LimitedStorage {}
+
+/**
+ * Measures the Pods that have limits on the node's disk, and evicts those that exceed them, or whose files cannot be counted in time. Pods with
+ * many files are measured one after another and beside the others, so that they delay only each other. Runs until `stop`.
+ */
 export class StorageMonitor {
   readonly #options: StorageMonitorOptions;
-  /** When Pods with many files are measured again, and how long it took, by uid. */
-  #slow: ReadonlyMap<string, { readonly dueAt: number; readonly tookMs: number }> = new Map();
-  #timer: Timer | undefined;
-  #isStopped = false;
+  readonly #stopping = new AbortController();
+  readonly #timers = new Map<"shared" | "slow", Timer>();
+  readonly #running = new Set<Promise<void>>();
+  /** By uid. */
+  readonly #histories = new Map<string, MeasurementHistory>();
+  #warnedAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: StorageMonitorOptions) {
     this.#options = options;
-    this.#arm();
+    this.#arm("shared", () => this.#checkShared());
+    this.#arm("slow", () => this.#checkSlow());
   }
 
-  stop(): void {
-    this.#isStopped = true;
-    this.#timer?.cancel();
+  /** Ends running measurements, and waits for their end. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    for (const timer of this.#timers.values()) timer.cancel();
+    await Promise.all(this.#running);
   }
 
   /** Measures the Pods that are due now. */
   async check(): Promise<void> {
-    const { log, measure } = this.#options;
-    try {
-      const due = await this.#due();
-      const measurement = await measure(
-        due.flatMap(({ paths }) => allPaths(paths)),
-        timeoutMs,
-      );
-      if (this.#isStopped) return;
-      for (const limited of due) this.#decide(limited, measurement);
-      this.#keepSlow(due, measurement);
-    } catch (error) {
-      log.warn({ err: error }, "could not measure the disk usage of pods; retrying");
+    await this.#checkShared();
+    await this.#checkSlow();
+  }
+
+  /** Measures the Pods with few files together. */
+  async #checkShared(): Promise<void> {
+    this.#forgetEnded();
+    const due = await Promise.all(this.#due(false).map(locate));
+    const paths = due.flatMap(limitedPaths);
+    const measurement = await this.#measure(paths, sharedTimeoutMs);
+    for (const limited of due) this.#conclude(limited, measurement);
+  }
+
+  /** Measures the Pods with many files, each path on its own. */
+  async #checkSlow(): Promise<void> {
+    const { clock } = this.#options;
+    for (let [next] = this.#due(true); next !== undefined; [next] = this.#due(true)) {
+      const located = await locate(next);
+      const endsAt = clock.monotonic() + podTimeoutMs;
+      const parts: Measurement[] = [];
+      for (const path of limitedPaths(located)) {
+        const isOver = clock.monotonic() >= endsAt;
+        parts.push(isOver ? { measured: new Map(), slowest: path } : await this.#measure([path], pathTimeoutMs));
+        // What is known may be enough to evict the Pod.
+        if (this.#stopping.signal.aborted || isOver) break;
+      }
+      this.#conclude(located, merged(parts));
     }
   }
 
-  /** Pods with many files come last, so that those of others are known when the time is over. */
-  async #due(): Promise<readonly Limited[]> {
+  /** Pods with many files in the order in which they are due, others so that those that are known to be fast come first. */
+  #due(isSlow: boolean): readonly Limited[] {
+    if (this.#stopping.signal.aborted) return [];
     const now = this.#options.clock.monotonic();
-    const limited = this.#options.pods().flatMap((monitored) => {
-      const { dueAt = 0, tookMs = 0 } = this.#slow.get(uidOf(monitored.pod)) ?? {};
-      const limits = isCritical(monitored.pod) ? undefined : storageLimits(monitored.pod);
-      return limits === undefined || dueAt > now ? [] : [{ monitored, limits, tookMs }];
-    });
-    limited.sort((a, b) => a.tookMs - b.tookMs);
-    return Promise.all(
-      limited.map(async ({ monitored, limits }) => ({ monitored, limits, paths: await storagePaths(monitored) })),
-    );
+    const key = isSlow ? "dueAt" : "order";
+    return this.#options
+      .pods()
+      .flatMap((monitored) => {
+        const history = this.#historyOf(monitored);
+        const limits = isCritical(monitored.pod) ? undefined : storageLimits(monitored.pod);
+        const isDue = history.isSlow === isSlow && history.dueAt <= now;
+        return limits === undefined || !isDue ? [] : [{ monitored, limits, history }];
+      })
+      .sort(({ history: a }, { history: b }) => (a[key] === b[key] ? 0 : a[key] - b[key]));
   }
 
-  #decide({ monitored, limits, paths }: Limited, { measured }: Measurement): void {
-    const bytesOf = (path: string): number => measured.get(path)?.bytes ?? 0;
-    const message = storageExcess(limits, {
-      volumes: new Map(paths.volumes.map(({ name, path }) => [name, bytesOf(path)])),
-      containers: new Map(
-        paths.containers.map(({ name, paths: own, ownBytes }) => {
-          const bytes = own.reduce((sum, path) => sum + bytesOf(path), 0);
-          return [name, Math.max(bytes - ownBytes, 0)];
-        }),
-      ),
-    });
+  /** A measurement that fails has no results. */
+  async #measure(paths: readonly string[], timeoutMs: number): Promise<Measurement> {
+    try {
+      const measurement = await this.#options.measure(paths, timeoutMs, this.#stopping.signal);
+      if (measurement.failure !== undefined) this.#warn(measurement.failure);
+      return measurement;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      if (!this.#stopping.signal.aborted) this.#warn({ reason });
+      return { measured: new Map(), failure: { paths, reason } };
+    }
+  }
+
+  #conclude(located: Located, measurement: Measurement): void {
+    if (this.#stopping.signal.aborted) return;
+    const { clock, log } = this.#options;
+    const { monitored } = located;
+    const uid = uidOf(monitored.pod);
+    const outcome = outcomeOf(located, measurement);
+    const history = afterMeasurement(this.#historyOf(monitored), outcome, { now: clock.monotonic(), intervalMs });
+    this.#histories.set(uid, history);
+    if (outcome.kind === "timedOut" && history.timeouts > 0) {
+      const fields = { pod: podKey(monitored.pod), path: measurement.slowest, attempt: history.timeouts };
+      log.warn(fields, "a pod has too many files to count its disk usage");
+    }
+    const message = excessOf(located, measurement) ?? (history.timeouts >= maxTimeouts ? uncountable : undefined);
     if (message !== undefined) monitored.evict(message);
   }
 
-  #keepSlow(due: readonly Limited[], { measured, slowest }: Measurement): void {
-    const { clock, log, pods } = this.#options;
-    const now = clock.monotonic();
-    const slow = new Map(this.#slow);
-    for (const { monitored, paths } of due) {
-      const all = allPaths(paths);
-      const isSlowest = slowest !== undefined && all.includes(slowest);
-      if (isSlowest)
-        log.warn({ pod: podKey(monitored.pod), path: slowest }, "a pod has too many files to count its disk usage");
-      const tookMs = isSlowest ? timeoutMs : all.reduce((sum, path) => sum + (measured.get(path)?.tookMs ?? 0), 0);
-      const pauseMs = tookMs / shareOfTime;
-      if (pauseMs > intervalMs) slow.set(uidOf(monitored.pod), { dueAt: now + pauseMs, tookMs });
-      else slow.delete(uidOf(monitored.pod));
-    }
-    const running = new Set(pods().map(({ pod }) => uidOf(pod)));
-    this.#slow = new Map([...slow].filter(([uid]) => running.has(uid)));
+  #historyOf({ pod }: MonitoredPod): MeasurementHistory {
+    return this.#histories.get(uidOf(pod)) ?? unmeasured;
   }
 
-  #arm(): void {
-    if (this.#isStopped) return;
-    const run = (): void => void this.check().finally(() => this.#arm());
-    this.#timer = this.#options.clock.setTimer(intervalMs, run, { background: true });
+  #forgetEnded(): void {
+    const running = new Set(this.#options.pods().map(({ pod }) => uidOf(pod)));
+    for (const uid of this.#histories.keys()) if (!running.has(uid)) this.#histories.delete(uid);
+  }
+
+  #warn(fields: { readonly paths?: readonly string[]; readonly reason: string }): void {
+    const { clock, log } = this.#options;
+    const now = clock.monotonic();
+    if (now - this.#warnedAt < warningIntervalMs) return;
+    this.#warnedAt = now;
+    const [path] = fields.paths ?? [];
+    log.warn(
+      { reason: fields.reason, path },
+      "could not measure the disk usage of pods, so their limits have no effect; retrying",
+    );
+  }
+
+  #arm(name: "shared" | "slow", check: () => Promise<void>): void {
+    if (this.#stopping.signal.aborted) return;
+    const run = (): void => {
+      const running = check()
+        .catch((error: unknown) => this.#warn({ reason: String(error) }))
+        .finally(() => {
+          this.#running.delete(running);
+          this.#arm(name, check);
+        });
+      this.#running.add(running);
+    };
+    this.#timers.set(name, this.#options.clock.setTimer(intervalMs, run, { background: true }));
   }
 }
+
+const uncountable = `Pod has too many files to count its local ephemeral storage usage: ${maxTimeouts} consecutive measurements exceeded ${pathTimeoutMs / 1000}s per volume or container. `;
+
+const locate = async (limited: Limited): Promise<Located> => ({ ...limited, paths: await storagePaths(limited.monitored) });
 
 const uidOf = ({ metadata }: PodView): string => metadata.uid ?? "";
 
 const isCritical = ({ spec }: PodView): boolean => (spec.priority ?? 0) >= criticalPriority;
-
-const allPaths = ({ volumes, containers }: StoragePaths): readonly string[] => [
-  ...volumes.map(({ path }) => path),
-  ...containers.flatMap(({ paths }) => paths),
-];

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { UserIds } from "@keelson/execution";
 import { isMountPoint } from "@keelson/execution/files";
+import { formatOwnBytes } from "../eviction/own-bytes.ts";
 
 const run = promisify(execFile);
 
@@ -15,8 +16,8 @@ export interface RootOverlayOptions {
   readonly folder: string;
   /** Who owns the files that the image has for root. Default: the host's root. */
   readonly owner: UserIds | undefined;
-  /** Counts the bytes below a folder. Present if what the container writes is limited: the changes of owner do not count. */
-  readonly measure?: ((folder: string) => Promise<number>) | undefined;
+  /** Counts the bytes below a folder; undefined if that fails. Present if what the container writes is limited: the changes of owner do not count. */
+  readonly measure?: ((folder: string) => Promise<number | undefined>) | undefined;
 }
 
 /** File in the container's folder: once it exists, the owner has been changed. It may hold the bytes that the change took on the disk. */
@@ -45,7 +46,7 @@ export async function mountRootOverlay({ image, folder, owner, measure }: RootOv
   );
   if (owner !== undefined && !isOwned) {
     await run("chown", ["--no-dereference", "--recursive", "--from=0", `${owner.uid}:${owner.gid}`, root]);
-    await writeFile(marker, measure === undefined ? "" : String(await measure(changes)));
+    await writeFile(marker, formatOwnBytes(await measure?.(changes)));
   }
   return root;
 }
