@@ -10,6 +10,7 @@ it.each([
   [{ kind: "make-directory", path: "a" }],
   [{ kind: "read", path: "a", offset: 0 }],
   [{ kind: "read", path: "a", offset: 5, inode: 7 }],
+  [{ kind: "read", path: "a", offset: 5, inode: "9223372036865870145" }],
   [{ kind: "remove", path: "a", isRecursive: true }],
   [{ kind: "commit", path: "a", upload, mode: 0o600 }],
   [{ kind: "abort", path: "a", upload }],
@@ -31,6 +32,7 @@ it.each([
   ["a long path", JSON.stringify({ kind: "stat", path: "a".repeat(5000) })],
   ["a negative offset", '{"kind":"read","path":"a","offset":-1}'],
   ["a fraction as an offset", '{"kind":"read","path":"a","offset":0.5}'],
+  ["an inode that is not one", '{"kind":"read","path":"a","offset":0,"inode":"1e3"}'],
   ["a write without an upload", '{"kind":"write","path":"a","offset":0}'],
   ["a commit without a mode", JSON.stringify({ kind: "commit", path: "a", upload })],
 ])("rejects %s", (_, text) => {

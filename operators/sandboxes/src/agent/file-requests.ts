@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { parseJsonObject } from "@keelson/api-machinery";
 import type { Program } from "@keelson/execution";
 import type { FileHelpers } from "../files/file-helpers.ts";
-import { FileError, type FileOperation, type FileResult, maxPathBytes } from "../files/file-operations.ts";
+import { FileError, type FileOperation, type FileResult, isInode, maxPathBytes } from "../files/file-operations.ts";
 import type { FolderWatch, FolderWatches } from "../files/folder-watches.ts";
 import { type FolderWatchLine, fileResultHeader } from "../protocol/protocol.ts";
 import { asRequestError, readBody, RequestError, send } from "./agent-http.ts";
@@ -35,7 +35,7 @@ export function parseFileOperation(text: string, data: Uint8Array): FileOperatio
     case "make-directory":
       return { kind, path };
     case "read":
-      if (!isCount(offset) || (inode !== undefined && !isCount(inode))) return undefined;
+      if (!isCount(offset) || (inode !== undefined && !isInode(inode))) return undefined;
       return { kind, path, offset, ...(inode !== undefined && { inode }) };
     case "remove":
       return { kind, path, isRecursive: isRecursive === true };

@@ -14,12 +14,25 @@ export interface FileInfo {
   readonly target?: string;
 }
 
+/**
+ * Identifies a file while it is read; opaque to callers. A number if that represents it, which agents and operators of all versions accept,
+ * otherwise decimal digits: overlays, for example, have inodes of 64 bits.
+ */
+export type Inode = number | string;
+
+/** The number of an inode as an {@link Inode}. */
+export const inodeOf = (ino: bigint): Inode => (ino <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(ino) : ino.toString());
+
+/** Whether a value from another process is an {@link Inode}. */
+export const isInode = (value: unknown): value is Inode =>
+  typeof value === "string" ? /^\d{1,20}$/.test(value) : Number.isSafeInteger(value) && Number(value) >= 0;
+
 /** One operation. Paths are absolute, or relative to the work folder. Links are followed within the sandbox's root. */
 export type FileOperation =
   | { readonly kind: "stat"; readonly path: string }
   | { readonly kind: "list"; readonly path: string }
   /** Reads at most {@link maxChunkBytes}. `inode` is that of an earlier chunk of the same file. */
-  | { readonly kind: "read"; readonly path: string; readonly offset: number; readonly inode?: number }
+  | { readonly kind: "read"; readonly path: string; readonly offset: number; readonly inode?: Inode }
   /** Writes a chunk of a new file that only this operation knows, beside `path`. The first one creates it. */
   | {
       readonly kind: "write";
@@ -41,7 +54,7 @@ export interface FileResult {
   readonly info?: FileInfo;
   readonly entries?: readonly FileInfo[];
   readonly data?: Uint8Array;
-  readonly inode?: number;
+  readonly inode?: Inode;
 }
 
 /** Codes of {@link FileError}. */

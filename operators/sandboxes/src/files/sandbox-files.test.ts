@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, sym
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type FileOperation, maxChunkBytes } from "./file-operations.ts";
+import { type FileOperation, inodeOf, isInode, maxChunkBytes } from "./file-operations.ts";
 import { runFileOperation } from "./sandbox-files.ts";
 
 let base: string;
@@ -75,6 +75,15 @@ describe("the files of a sandbox", () => {
     // The old file keeps its inode while the new one is created.
     write("one", "new");
     expect(codeOf({ kind: "read", path: "one", offset: 3, ...(inode !== undefined && { inode }) })).toBe("Conflict");
+  });
+
+  it("are read, whatever the size of their inodes", () => {
+    const numbers = [7n, 2n ** 53n, 2n ** 53n + 1n, 9_223_372_036_865_870_145n, 2n ** 64n - 1n];
+    expect(numbers.map(inodeOf)).toEqual([7, ...numbers.slice(1).map(String)]);
+    expect(numbers.map(inodeOf).every(isInode)).toBe(true);
+    write("one", "old");
+    const { inode } = run({ kind: "read", path: "one", offset: 0 });
+    expect(inode).toBe(inodeOf(statSync(join(root, "work", "one"), { bigint: true }).ino));
   });
 
   it.each([

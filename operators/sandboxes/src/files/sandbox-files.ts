@@ -20,6 +20,8 @@ import {
   type FileInfo,
   type FileOperation,
   type FileResult,
+  type Inode,
+  inodeOf,
   maxChunkBytes,
   maxEntries,
   maxPathBytes,
@@ -101,13 +103,14 @@ class SandboxFiles {
     return { entries: entries.sort((one, other) => (one.name < other.name ? -1 : 1)) };
   }
 
-  #read(path: string, offset: number, inode: number | undefined): FileResult {
+  #read(path: string, offset: number, inode: Inode | undefined): FileResult {
     using file = this.#open(path, { kind: "file", flags: constants.O_RDONLY | constants.O_NONBLOCK });
-    if (inode !== undefined && file.stats.ino !== inode)
-      throw new FileError("Conflict", `${path}: was replaced while it was read`);
+    // `stats` rounds inodes above 2^53.
+    const current = inodeOf(fstatSync(file.fd, { bigint: true }).ino);
+    if (inode !== undefined && current !== inode) throw new FileError("Conflict", `${path}: was replaced while it was read`);
     const data = Buffer.allocUnsafe(maxChunkBytes);
     const count = readSync(file.fd, data, 0, data.length, offset);
-    return { data: data.subarray(0, count), inode: file.stats.ino, info: infoOf(nameOf(path), file.stats) };
+    return { data: data.subarray(0, count), inode: current, info: infoOf(nameOf(path), file.stats) };
   }
 
   #write(path: string, upload: string, offset: number, data: Uint8Array): FileResult {

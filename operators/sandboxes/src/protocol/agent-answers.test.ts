@@ -105,6 +105,12 @@ describe("an answer of an agent", () => {
     expect(read?.message.length).toBe(4096);
   });
 
+  it("may identify a file by an inode of 64 bits, also one that an agent of an earlier version rounded", () => {
+    expect(fileResultOf({ inode: "9223372036865870145" })).toEqual({ inode: "9223372036865870145" });
+    expect(fileResultOf({ inode: 9_223_372_036_865_870_000 }).inode).toBeUndefined();
+    for (const inode of [-1, 0.5, "a", "", "1".repeat(21), null, {}]) expect(() => fileResultOf({ inode })).toThrow(AgentError);
+  });
+
   it("may describe files with sizes and times beyond those of a date, which a sandbox can set", () => {
     const { info } = fileResultOf({ info: { ...file, sizeBytes: 2 ** 63, modifiedMs: -1e22 } });
     expect(info).toMatchObject({ sizeBytes: Number.MAX_SAFE_INTEGER, modifiedMs: -8.64e15 });

@@ -1,6 +1,6 @@
 import { sandboxIdPattern } from "../api/names.ts";
 import type { FolderReport } from "../files/folder-changes.ts";
-import { type FileInfo, type FileResult, maxEntries, maxPathBytes } from "../files/file-operations.ts";
+import { type FileInfo, type FileResult, type Inode, isInode, maxEntries, maxPathBytes } from "../files/file-operations.ts";
 import type { ProcessResult, ProcessStatus } from "../processes/process-operations.ts";
 import { volumeIdPattern } from "../volumes/volume-mount.ts";
 import type { ExecEnd } from "./exec-frames.ts";
@@ -106,10 +106,14 @@ const file: Check<FileInfo> = object(
   { target: text(maxPathBytes) },
 );
 
+/** Agents of earlier versions rounded large inodes, and do not accept them in requests: a file with one is read without it. */
+const inode: Check<Inode | undefined> = (value, path) =>
+  isInode(value) ? value : elapsed(value, path) > Number.MAX_SAFE_INTEGER ? undefined : count(value, path);
+
 /** Checks the result of a file operation, without its data. Throws `InvalidAnswer`. */
 export const fileResultOf = (value: unknown): Omit<FileResult, "data"> => checkFile(value, "");
 
-const checkFile: Check<Omit<FileResult, "data">> = object({}, { info: file, entries: list(entry, maxEntries), inode: count });
+const checkFile: Check<Omit<FileResult, "data">> = object({}, { info: file, entries: list(entry, maxEntries), inode });
 
 const change = object(
   {

@@ -19,6 +19,7 @@ import {
   type FileInfo as AgentFileInfo,
   type FileOperation,
   type FileResult,
+  type Inode,
 } from "../../files/file-operations.ts";
 import type { FolderReport } from "../../files/folder-changes.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
@@ -93,7 +94,7 @@ export function createFilesService(options: StreamsOptions): ServiceImpl<typeof 
 
 /** The content of a file, chunk by chunk: the next one is read when the caller takes it. Rejects if the file is replaced meanwhile. */
 async function* readFile(run: Run, path: string): AsyncGenerator<Uint8Array> {
-  let inode: number | undefined;
+  let inode: Inode | undefined;
   for (let offset = 0; ; ) {
     const found = await run({ kind: "read", path, offset, ...(inode !== undefined && { inode }) });
     const { data = new Uint8Array() } = found;
