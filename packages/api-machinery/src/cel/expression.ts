@@ -2,6 +2,7 @@ import type { Environment } from "@marcbachmann/cel-js";
 import { authorizerType } from "./authorizer-library.ts";
 import { compileErrorText, messageAt } from "./compile-error.ts";
 import { kubernetesEnvironment, withLinearMatches } from "./rule-program.ts";
+import { isUntypedField, untypedCallFault } from "./untyped-calls.ts";
 
 /** A compiled CEL expression on untyped values. */
 export interface CelExpression {
@@ -26,7 +27,10 @@ export function compileExpression(
   try {
     const parsed = environmentWith(variables).parse(withLinearMatches(expression));
     const { valid, type, error } = parsed.check();
-    if (!valid) return `compilation failed: ${compileErrorText(expression, error)}`;
+    const fault = valid ? untypedCallFault(parsed.ast) : error;
+    if (fault !== undefined) return `compilation failed: ${compileErrorText(expression, fault)}`;
+    if ((wanted === "string" || wanted === "bool") && type === "dyn" && isUntypedField(parsed.ast))
+      return `must evaluate to ${wanted} but got dyn`;
     if (wanted === "string" && type !== "string" && type !== "dyn") return `must evaluate to string but got ${type}`;
     if (wanted === "bool" && type !== "bool" && type !== "dyn") return `must evaluate to bool but got ${type}`;
     if (wanted === "text-or-null" && type !== "string" && type !== "null" && type !== "dyn") {

@@ -131,7 +131,13 @@ function* policyCauses(object: Read): Causes {
     // Conditions are evaluated before variables.
     variablesOf(spec).filter((name) => name !== "variables"),
   );
-  yield* variableCauses(spec, (expression, path) => expressionCauses(spec, expression, path, "any"));
+  /** Expressions with variables that do not compile, which have no type. */
+  const untyped = new Set<string>();
+  yield* variableCauses(spec, (expression, path, name) => {
+    const causes = expressionCauses(spec, expression, path, "any");
+    if (causes.length > 0) untyped.add(`variables.${name}`);
+    return causes;
+  });
   const validations = listAt(spec, "validations");
   if (validations.length === 0 && listAt(spec, "auditAnnotations").length === 0) {
     const detail = "validations or auditAnnotations must contain at least one item";
@@ -140,7 +146,7 @@ function* policyCauses(object: Read): Causes {
   }
   for (const [index, validation] of validations.entries()) {
     yield;
-    yield* validationCauses(spec, validation, `spec.validations[${index}]`);
+    yield* validationCauses(spec, validation, `spec.validations[${index}]`, untyped);
   }
   yield* annotationCauses(object.metadata.name ?? "", spec);
 }
@@ -180,14 +186,14 @@ function valueExpressionCauses(spec: unknown, expression: string, path: string):
 /** Validates a policy's variables with `expressionCausesOf`. */
 export function* variableCauses(
   spec: unknown,
-  expressionCausesOf: (expression: string, path: string) => StatusCause[],
+  expressionCausesOf: (expression: string, path: string, name: string) => StatusCause[],
 ): Causes {
   yield* eachItem(listAt(spec, "variables"), (variable, index) => {
     const name = textAt(variable, "name");
     const at = `spec.variables[${index}]`;
     return [
       ...variableNameCauses(name, `${at}.name`),
-      ...expressionCausesOf(textAt(variable, "expression"), `${at}.expression`),
+      ...expressionCausesOf(textAt(variable, "expression"), `${at}.expression`, name),
     ];
   });
 }
@@ -197,12 +203,15 @@ function variableNameCauses(name: string, path: string): StatusCause[] {
   return /^[A-Za-z_]\w*$/.test(name) ? [] : [invalidCause(path, name, "must be a valid CEL identifier")];
 }
 
-function validationCauses(spec: unknown, validation: unknown, at: string): StatusCause[] {
+function validationCauses(spec: unknown, validation: unknown, at: string, untyped: ReadonlySet<string>): StatusCause[] {
+  const expression = textAt(validation, "expression");
   const message = textAt(validation, "message");
   const messageExpression = textAt(validation, "messageExpression");
   const reason = valueAt(validation, "reason");
   return [
-    ...expressionCauses(spec, textAt(validation, "expression"), `${at}.expression`, "bool"),
+    ...(untyped.has(expression.trim())
+      ? [invalidCause(`${at}.expression`, expression, "must evaluate to bool but got dyn")]
+      : expressionCauses(spec, expression, `${at}.expression`, "bool")),
     ...(/[\r\n]/.test(message) ? [invalidCause(`${at}.message`, message, "must not contain line breaks")] : []),
     ...(messageExpression === "" ? [] : expressionCauses(spec, messageExpression, `${at}.messageExpression`, "string")),
     ...(reason === undefined ? [] : check.oneOf(`${at}.reason`, reason, ["Forbidden", "Invalid", "RequestEntityTooLarge"])),
