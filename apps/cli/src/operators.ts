@@ -46,7 +46,10 @@ export const operatorEntries: readonly OperatorEntry[] = [
     name: "testplane",
     commandName: "test",
     description: "run integration and load tests of operators",
-    load: async () => (await import("@keelson/testplane")).testplane,
+    load: async () => {
+      const { createTestplane } = await import("@keelson/testplane");
+      return createTestplane({ loadSchemas: async () => (await import("@keelson/apiserver/schemas")).builtinKindSchema });
+    },
   },
   {
     name: "mpi",

@@ -13,4 +13,5 @@ export type { ResourceRef, ResourceSelector } from "./api/resource-ref.ts";
 export { validateIntegrationTest } from "./manifests/validate-integration-test.ts";
 export { validateLoadTest } from "./manifests/validate-load-test.ts";
 export { checkNames, extractorNames } from "./functions/registry.ts";
-export { testplane } from "./operator.ts";
+export type { KindSchemas } from "./manifests/validate-known-kinds.ts";
+export { createTestplane, testplane, type TestplaneOptions } from "./operator.ts";

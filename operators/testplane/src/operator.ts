@@ -12,6 +12,7 @@ import { schemaCommand } from "./commands/schema.ts";
 import { createValidateCommand } from "./commands/validate.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
+import type { KindSchemas } from "./manifests/validate-known-kinds.ts";
 import { testplaneMonitoring } from "./monitoring/testplane-monitoring.ts";
 import { builtProgram, type KeelsonProgram } from "./programs/keelson-program.ts";
 
@@ -21,7 +22,35 @@ function keelsonProgram(path: string): KeelsonProgram {
   return { command: [process.execPath, builtProgram(path)], ...(image ? { image } : {}) };
 }
 
-/** The testplane operator: tests of operators as Kubernetes objects. */
+/** Options of {@link createTestplane}. */
+export interface TestplaneOptions {
+  /**
+   * Imports the schemas of built-in kinds, which `validate` checks the manifests in tests against. Called when the command runs. Default: the
+   * fields of manifests are checked by the API server only.
+   */
+  readonly loadSchemas?: () => Promise<KindSchemas>;
+}
+
+/** Creates the testplane operator: tests of operators as Kubernetes objects. */
+export function createTestplane({ loadSchemas }: TestplaneOptions = {}): Operator {
+  return { ...testplane, commands: createCommands(loadSchemas) };
+}
+
+function createCommands(loadSchemas?: TestplaneOptions["loadSchemas"]): Operator["commands"] {
+  return [
+    createRunCommand(process.stdin),
+    rerunCommand,
+    createValidateCommand(process.stdin, loadSchemas),
+    initCommand,
+    schemaCommand,
+    importCommand,
+    listCommand,
+    describeCommand,
+    reportCommand,
+  ];
+}
+
+/** The testplane operator with the default options. */
 export const testplane: Operator = {
   name: "testplane",
   commandName: "test",
@@ -45,15 +74,5 @@ export const testplane: Operator = {
   servers: [],
   monitoring: testplaneMonitoring,
   deployment: { toolImage: { variable: "KEELSON_IMAGE" } },
-  commands: [
-    createRunCommand(process.stdin),
-    rerunCommand,
-    createValidateCommand(process.stdin),
-    initCommand,
-    schemaCommand,
-    importCommand,
-    listCommand,
-    describeCommand,
-    reportCommand,
-  ],
+  commands: createCommands(),
 };

@@ -6,8 +6,10 @@ import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { group, version } from "../api/names.ts";
 import { suggestion } from "../functions/closest-name.ts";
+import { type Path, pathText } from "../manifests/object-faults.ts";
 import { validateIntegrationTest } from "../manifests/validate-integration-test.ts";
 import { validateLoadTest } from "../manifests/validate-load-test.ts";
+import { type KindSchemas, validateKnownKinds } from "../manifests/validate-known-kinds.ts";
 import type { ManifestSource } from "./test-files.ts";
 
 /** A mistake in a file. */
@@ -25,8 +27,15 @@ export interface Findings {
   readonly tests: number;
 }
 
-/** Finds every mistake in the tests of a file, in the order of their positions. Nothing is sent to an API server. */
-export function findMistakes({ source, content }: ManifestSource, defaultNamespace: string): Findings {
+/**
+ * Finds every mistake in the tests of a file, in the order of their positions. Nothing is sent to an API server. `schemaOf` has the schemas
+ * that manifests of other kinds are checked against. Default: none.
+ */
+export function findMistakes(
+  { source, content }: ManifestSource,
+  defaultNamespace: string,
+  schemaOf: KindSchemas = () => undefined,
+): Findings {
   const lines = new LineCounter();
   const mistakes: Mistake[] = [];
   let tests = 0;
@@ -48,6 +57,8 @@ export function findMistakes({ source, content }: ManifestSource, defaultNamespa
     for (const { value, prefix } of found) {
       tests++;
       for (const error of errorsOf(value, defaultNamespace)) at(offsetOf(document, [...prefix, ...pathOf(error)]), error);
+      for (const { path, message } of validateKnownKinds(value, schemaOf))
+        at(offsetOf(document, [...prefix, ...path]), `${pathText(path)}: ${message}`);
     }
   }
   return { mistakes: mistakes.toSorted((a, b) => a.line - b.line || a.column - b.column), tests };
@@ -56,7 +67,7 @@ export function findMistakes({ source, content }: ManifestSource, defaultNamespa
 interface FoundTest {
   readonly value: Readonly<Record<string, unknown>>;
   /** Path of the test within its document. */
-  readonly prefix: readonly (string | number)[];
+  readonly prefix: Path;
 }
 
 function testsOf(document: Document): readonly FoundTest[] {
@@ -102,13 +113,13 @@ function similarField(schema: Schema, path: string): string {
 }
 
 /** The path at the start of an error: `spec.steps[0].name: required`. */
-function pathOf(error: string): readonly (string | number)[] {
+function pathOf(error: string): Path {
   const [text = ""] = /^[A-Za-z_$][\w-]*(\.[\w-]+|\[\d+\])*/.exec(error) ?? [];
   return [...text.matchAll(/([\w$-]+)/g)].map(([part]) => (/^\d+$/.test(part) ? Number(part) : part));
 }
 
 /** Where a field is in the file; its nearest parent if it is missing. */
-function offsetOf(document: Document, path: readonly (string | number)[]): number {
+function offsetOf(document: Document, path: Path): number {
   for (let length = path.length; length > 0; length--) {
     const parent: unknown = length === 1 ? document.contents : document.getIn(path.slice(0, length - 1), true);
     const last = path[length - 1];

@@ -1,8 +1,15 @@
 import type { CommandDefinition } from "@keelson/operator";
+import type { KindSchemas } from "../manifests/validate-known-kinds.ts";
 import { readSources, TestFileError } from "./test-files.ts";
 
-/** Creates `keelson testplane validate PATHS...`. `stdin` is read for the path `-`. */
-export function createValidateCommand(stdin: NodeJS.ReadableStream): CommandDefinition {
+/**
+ * Creates `keelson testplane validate PATHS...`. `stdin` is read for the path `-`. `loadSchemas` imports the schemas that manifests in tests are
+ * checked against.
+ */
+export function createValidateCommand(
+  stdin: NodeJS.ReadableStream,
+  loadSchemas: (() => Promise<KindSchemas>) | undefined,
+): CommandDefinition {
   return {
     name: "validate",
     description:
@@ -23,7 +30,8 @@ export function createValidateCommand(stdin: NodeJS.ReadableStream): CommandDefi
         // The schemas and CEL are only needed by this command.
         const { findMistakes } = await import("./find-mistakes.ts");
         const sources = await readSources(args, stdin);
-        const findings = sources.map((source) => findMistakes(source, String(flags["namespace"] ?? "default")));
+        const schemaOf = await loadSchemas?.();
+        const findings = sources.map((source) => findMistakes(source, String(flags["namespace"] ?? "default"), schemaOf));
         const mistakes = findings.flatMap((each) => each.mistakes);
         for (const { source, line, column, message } of mistakes) stderr.write(`${source}:${line}:${column}: ${message}\n`);
         const tests = findings.reduce((sum, each) => sum + each.tests, 0);

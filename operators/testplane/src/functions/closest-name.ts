@@ -16,15 +16,19 @@ function closestName(name: string, names: readonly string[]): string | undefined
   return closest?.name ?? (lower === "" ? undefined : names.find((each) => each.toLowerCase().startsWith(lower)));
 }
 
-/** Levenshtein distance. */
+/** Edit distance in which two swapped neighbours count as one edit, as in `lables`. */
 function editDistance(a: string, b: string): number {
-  let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
+  let beforePrevious: readonly number[] = [];
+  let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let row = 1; row <= a.length; row++) {
     const current = [row];
     for (let column = 1; column <= b.length; column++) {
       const substitution = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
-      current.push(Math.min(substitution, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+      const isSwap = row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1];
+      const swap = isSwap ? (beforePrevious[column - 2] ?? 0) + 1 : substitution;
+      current.push(Math.min(substitution, swap, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
     }
+    beforePrevious = previous;
     previous = current;
   }
   return previous[b.length] ?? 0;

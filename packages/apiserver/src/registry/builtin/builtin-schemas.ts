@@ -21,7 +21,10 @@ export function builtinSchema(name: string): Schema {
   return schema;
 }
 
-/** The schema of a built-in kind; undefined if it is not in the table. */
+/**
+ * The schema of a built-in kind, such as `builtinKindSchema("apps", "v1", "Deployment")`; undefined if it is not in the table. Properties are
+ * resolved on first access. A quantity is a string of format `quantity`, although a manifest may contain a number.
+ */
 export function builtinKindSchema(group: string, version: string, kind: string): Schema | undefined {
   const name = definitionNameOfKind(group, version, kind);
   return name === undefined ? undefined : builtinSchema(name);
