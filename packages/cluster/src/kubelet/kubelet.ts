@@ -126,13 +126,14 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   pods.scheduleRefresh();
   const { hostIP } = node;
   const { serverPort, labels = {}, taints = [] } = options;
-  const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine, labels, taints, serverPort }).catch(
-    async (error: unknown) => {
-      await pods.close();
-      if (options.runtimes === undefined) await runtimes.close();
-      throw error;
-    },
-  );
+  const registration = await registerNode({
+    ...{ client, clock, log, nodeName, hostIP, machine, labels, taints, serverPort },
+    enforcesPolicies: options.policies !== undefined,
+  }).catch(async (error: unknown) => {
+    await pods.close();
+    if (options.runtimes === undefined) await runtimes.close();
+    throw error;
+  });
   const stopping = new AbortController();
   const followed = await followObjects(options, { nodeName, names, pods, signal: stopping.signal });
   const metrics = new ResourceMetrics({ nodeName, clock, containers: () => pods.runningContainers() });

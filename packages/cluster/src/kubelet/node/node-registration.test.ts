@@ -23,7 +23,7 @@ afterEach(async () => {
   await environment.stop();
 });
 
-const register = async (): Promise<void> => {
+const register = async (enforcesPolicies = false): Promise<void> => {
   registration = await registerNode({
     client,
     clock,
@@ -34,6 +34,7 @@ const register = async (): Promise<void> => {
     labels: {},
     taints: [],
     serverPort: undefined,
+    enforcesPolicies,
   });
 };
 const renewedAt = async (): Promise<number> => Date.parse((await client.get(Lease, leaseKey)).spec?.renewTime ?? "");
@@ -64,4 +65,14 @@ test("reports not ready when it stops, and stops renewing the Lease", async () =
   expect(await renewedAt()).toBe(last);
   await register();
   expect(await ready()).toBe("True");
+});
+
+test("reports whether NetworkPolicies are enforced", async () => {
+  const enforced = async (): Promise<unknown> =>
+    (await client.get(Node, { name: "here" })).status?.conditions?.find(({ type }) => type === "NetworkPolicyEnforced");
+  await register();
+  expect(await enforced()).toMatchObject({ status: "False", reason: "SharedNetwork" });
+  await registration?.stop();
+  await register(true);
+  expect(await enforced()).toMatchObject({ status: "True" });
 });

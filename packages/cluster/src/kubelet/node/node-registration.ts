@@ -43,17 +43,21 @@ function allocatableOf(capacity: Machine): Machine {
   return { ...capacity, "ephemeral-storage": String(Math.floor(bytes * (1 - reservedShare))) };
 }
 
+const sharedNetworkMessage =
+  "NetworkPolicies have no effect: Pods share the network of the machine, except with --pod-network namespaces";
+
 /** Builds the status of the Node. */
 function nodeStatus(options: {
   readonly machine: Machine;
   readonly hostIP: string;
   readonly nodeName: string;
   readonly serverPort: number | undefined;
+  readonly enforcesPolicies: boolean;
   readonly isReady: boolean;
   readonly before: NodeObject["status"] | undefined;
   readonly now: number;
 }): NonNullable<NodeObject["status"]> {
-  const { machine, hostIP, nodeName, serverPort, isReady, before, now } = options;
+  const { machine, hostIP, nodeName, serverPort, enforcesPolicies, isReady, before, now } = options;
   const condition = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string): BuiltInCondition => {
     const old = before?.conditions?.find((each) => each.type === type);
     return {
@@ -80,6 +84,9 @@ function nodeStatus(options: {
       isReady
         ? condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
         : condition("Ready", "False", "KubeletNotReady", "kubelet was shut down; its programs keep running"),
+      enforcesPolicies
+        ? condition("NetworkPolicyEnforced", "True", "PodNetwork", "NetworkPolicies apply to the networks of Pods")
+        : condition("NetworkPolicyEnforced", "False", "SharedNetwork", sharedNetworkMessage),
     ],
     ...(serverPort === undefined ? {} : { daemonEndpoints: { kubeletEndpoint: { Port: serverPort } } }),
     nodeInfo: {
@@ -140,6 +147,8 @@ export interface RegistrationOptions {
   readonly taints: readonly Taint[];
   /** The port of the kubelet's HTTPS API. Undefined: not served. */
   readonly serverPort: number | undefined;
+  /** Whether NetworkPolicies are enforced, which the condition `NetworkPolicyEnforced` shows. */
+  readonly enforcesPolicies: boolean;
 }
 
 /** Registers the Node, reports its status and renews its Lease until stopped. Rejects if the Node cannot be registered. */
@@ -199,11 +208,11 @@ class NodeHeartbeats implements NodeRegistration {
   }
 
   async #reportStatus(isReady: boolean): Promise<void> {
-    const { client, clock, machine, hostIP, nodeName, serverPort } = this.#options;
-    const node = await client.get(Node, { name: nodeName });
-    const before = node.status as NodeObject["status"];
-    const status = nodeStatus({ machine, hostIP, nodeName, serverPort, isReady, before, now: clock.now() });
-    await client.patch(Node, { name: nodeName }, { type: "strategic", body: { status } }, { subresource: "status" });
+    const { client, clock, ...node } = this.#options;
+    const key = { name: node.nodeName };
+    const before = (await client.get(Node, key)).status as NodeObject["status"];
+    const status = nodeStatus({ ...node, isReady, before, now: clock.now() });
+    await client.patch(Node, key, { type: "strategic", body: { status } }, { subresource: "status" });
   }
 
   async #renew(): Promise<void> {
