@@ -14,6 +14,7 @@ import {
 } from "@keelson/execution";
 import { RobotsError } from "../../robots-error.ts";
 import type { DockerPolicy } from "../policy/docker-policy.ts";
+import { PullQueue } from "./pull-queue.ts";
 
 /** Options of {@link openAgentContainers}. */
 export interface AgentContainersOptions {
@@ -32,9 +33,10 @@ export interface AgentContainers {
   /**
    * Finds an image by its full name, and pulls it if the robot does not have it.
    *
-   * **Errors**: {@link RobotsError} with the code `ImageNotFound` if the policy forbids that; an `ImageError`; `signal`'s reason.
+   * **Errors**: {@link RobotsError} with the code `ImageNotFound` if the policy forbids that; an `ImageError`, also if the pull takes
+   * longer than the policy allows; `signal`'s reason.
    */
-  image(name: string, signal?: AbortSignal): Promise<ContainerImage>;
+  image(name: string, signal: AbortSignal): Promise<ContainerImage>;
 }
 
 /**
@@ -65,32 +67,29 @@ class RobotContainers implements AgentContainers {
   readonly driver: Driver;
   readonly #images: ContainerdImages;
   readonly #options: AgentContainersOptions;
-  /** The last pull. Images share layers, so one is pulled after the other. */
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #pulls: PullQueue;
 
   constructor(driver: Driver, images: ContainerdImages, options: AgentContainersOptions) {
     this.driver = driver;
     this.#images = images;
     this.#options = options;
+    this.#pulls = new PullQueue({ clock: options.clock, timeoutMs: options.policy.pullTimeoutMs });
   }
 
   async find(name: string): Promise<ContainerImage | undefined> {
     return await this.#images.find(name);
   }
 
-  async image(name: string, signal?: AbortSignal): Promise<ContainerImage> {
+  async image(name: string, signal: AbortSignal): Promise<ContainerImage> {
     const found = await this.find(name);
     if (found !== undefined) return found;
     if (!this.#options.policy.pull) {
       throw new RobotsError("ImageNotFound", `image ${name} not found on the robot, whose policy forbids pulling it`);
     }
-    const pulled = this.#last.then(() => this.#pull(name, signal));
-    this.#last = pulled.catch(() => {});
-    return await pulled;
+    return await this.#pulls.run(name, signal, (limited) => this.#pull(name, limited));
   }
 
-  async #pull(name: string, signal: AbortSignal | undefined): Promise<ContainerImage> {
-    signal?.throwIfAborted();
+  async #pull(name: string, signal: AbortSignal): Promise<ContainerImage> {
     const before = await this.find(name);
     if (before !== undefined) return before;
     const temporary = join(this.#options.dir, "pulls");
@@ -98,9 +97,8 @@ class RobotContainers implements AgentContainers {
     const { credentialsFile } = this.#options.policy;
     const credentials = credentialsFile === undefined ? undefined : await readDockerCredentials(credentialsFile);
     const layout = await pullImage(name, {
-      ...{ temporary, fetch: globalThis.fetch },
+      ...{ temporary, fetch: globalThis.fetch, signal },
       ...(credentials !== undefined && { credentials }),
-      ...(signal !== undefined && { signal }),
     });
     try {
       return await this.#images.add(name, layout);

@@ -9,6 +9,7 @@ import { RobotsError } from "../../robots-error.ts";
 import type { ArtifactPolicy } from "../policy/robot-policy.ts";
 import { type Artifact, describeUrl } from "./artifact.ts";
 import { downloadTo, TransferInterrupted } from "./download.ts";
+import { settledOrAborted } from "./settled-or-aborted.ts";
 
 /** Delay of the first retry; doubled for each further one. */
 const firstRetryMs = 1_000;
@@ -189,19 +190,6 @@ export class ArtifactCache {
       await rm(file.path, { force: true });
       bytes -= file.bytes;
     }
-  }
-}
-
-/** Waits for a promise that never rejects. **Errors**: the reason of `signal`. */
-async function settledOrAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  const aborted = createDeferred<never>();
-  const onAbort = (): void => aborted.reject(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
   }
 }
 

@@ -1,5 +1,8 @@
 import { readAllowedImages } from "./image-policy.ts";
-import { fields, invalid, isPlainPath, names } from "./policy-fields.ts";
+import { duration, fields, invalid, isPlainPath, names } from "./policy-fields.ts";
+
+/** As that of an artifact's download. */
+const defaultPullTimeoutMs = 3_600_000;
 
 /** What containers of the driver `docker` may do on a robot. */
 export interface DockerPolicy {
@@ -9,6 +12,8 @@ export interface DockerPolicy {
   readonly images?: readonly string[];
   /** Whether images that the robot does not have are pulled from their registry. */
   readonly pull: boolean;
+  /** Maximum time of a pull. */
+  readonly pullTimeoutMs: number;
   /** `none`: no network but a loopback interface of its own. */
   readonly network: "shared" | "none";
   /** Path of a Docker configuration with accounts for registries. Default: pulls are anonymous. */
@@ -22,7 +27,7 @@ export interface DockerPolicy {
 /** Reads the field `docker` of a policy. **Errors**: `RobotsError` with the code `InvalidPolicy`, which names the field. */
 export function readDockerPolicy(value: unknown): DockerPolicy {
   const policy = fields(value, "docker", [
-    ...["socket", "images", "pull", "credentialsFile", "network", "volumes", "writableVolumes"],
+    ...["socket", "images", "pull", "pullTimeout", "credentialsFile", "network", "volumes", "writableVolumes"],
   ]);
   const { pull = true, network = "shared" } = policy;
   const [socket, credentialsFile] = [
@@ -41,7 +46,8 @@ export function readDockerPolicy(value: unknown): DockerPolicy {
     return paths;
   };
   return {
-    ...{ pull, network, volumes: pathsOf("volumes"), writableVolumes: pathsOf("writableVolumes") },
+    ...{ pull, pullTimeoutMs: duration(policy, "docker", "pullTimeout", defaultPullTimeoutMs) },
+    ...{ network, volumes: pathsOf("volumes"), writableVolumes: pathsOf("writableVolumes") },
     ...(socket !== undefined && { socket }),
     ...(credentialsFile !== undefined && { credentialsFile }),
     ...(images !== undefined && { images }),

@@ -48,8 +48,8 @@ export function size(object: JsonObject, field: string, fallback: number): numbe
   return bytes;
 }
 
-/** A duration of the field `artifacts`, in milliseconds. */
-export function duration(object: JsonObject, field: string, fallback: number): number {
+/** A duration in milliseconds. `name` is the field of the object. */
+export function duration(object: JsonObject, name: string, field: string, fallback: number): number {
   const value = object[field];
   if (value === undefined) return fallback;
   let ms = Number.NaN;
@@ -58,6 +58,6 @@ export function duration(object: JsonObject, field: string, fallback: number): n
   } catch {
     // Reported below.
   }
-  if (!(ms > 0)) throw invalid(`artifacts.${field}`, value, "must be a duration such as 10m");
+  if (!(ms > 0)) throw invalid(`${name}.${field}`, value, "must be a duration such as 10m");
   return ms;
 }

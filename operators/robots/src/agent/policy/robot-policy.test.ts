@@ -35,6 +35,7 @@ test.each([
   [{ docker: { network: "bridge" } }, 'docker.network: "bridge" must be shared or none'],
   [{ docker: { socket: "containerd.sock" } }, "docker.socket"],
   [{ docker: { images: ["registry.example.com/fleet-"] } }, 'docker.images: "registry.example.com/fleet-" must be the name'],
+  [{ docker: { pullTimeout: "0s" } }, 'docker.pullTimeout: "0s" must be a duration'],
   [{ docker: { pull: "yes" } }, "docker.pull"],
   [{ locationFile: "run/x" }, "locationFile"],
   [{ devices: {} }, "devices: {} must be a list"],
@@ -100,7 +101,8 @@ test("containers must be allowed, and need containerd", () => {
   expect(readRobotPolicy({}).drivers).not.toContain("docker");
   const policy = readRobotPolicy({ docker: {} });
   expect(policy.drivers).toEqual(["exec", "raw_exec", "java", "docker"]);
-  expect(policy.docker).toEqual({ pull: true, network: "shared", volumes: [], writableVolumes: [] });
+  expect(policy.docker).toEqual({ pull: true, pullTimeoutMs: 3_600_000, network: "shared", volumes: [], writableVolumes: [] });
+  expect(readRobotPolicy({ docker: { pullTimeout: "10m" } }).docker?.pullTimeoutMs).toBe(600_000);
   expect(readRobotPolicy({ docker: {}, isolation: {} }).drivers).toEqual(["exec", "java", "docker"]);
   expect(readRobotPolicy({ docker: {}, drivers: ["docker"] }).drivers).toEqual(["docker"]);
   const noContainers = "containerd does not answer";

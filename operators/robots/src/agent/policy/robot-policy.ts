@@ -121,7 +121,7 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
       requireChecksum,
       maxBytes: size(artifacts, "maxSize", defaults.maxBytes),
       maxUnpackedBytes: size(artifacts, "maxUnpackedSize", defaults.maxUnpackedBytes),
-      timeoutMs: duration(artifacts, "timeout", defaults.timeoutMs),
+      timeoutMs: duration(artifacts, "artifacts", "timeout", defaults.timeoutMs),
       cacheBytes: size(artifacts, "cacheSize", defaults.cacheBytes),
     },
   };
