@@ -34,17 +34,36 @@ export interface AgentParts {
   readonly files: TaskFiles;
 }
 
-/** Opens the agent's state in `workDir`. **Errors**: if `workDir` cannot be used or is locked, or if the robot has neither joined nor a join token. */
+/**
+ * Opens the agent's state in `workDir`. After an error, only a driver that was passed is open.
+ *
+ * **Errors**: if `workDir` cannot be used or is locked, or if the robot has neither joined nor a join token.
+ */
 export async function openAgentParts(options: AgentOptions & AgentDependencies): Promise<AgentParts> {
+  const opened: Driver[] = [];
+  try {
+    return await openParts(options, opened);
+  } catch (error) {
+    // The first error is the cause; drivers are left locked only if they cannot be closed.
+    for (const driver of opened.reverse()) await driver.close().catch(() => {});
+    throw error;
+  }
+}
+
+/** Adds to `opened` the drivers that must be closed after an error. */
+async function openParts(options: AgentOptions & AgentDependencies, opened: Driver[]): Promise<AgentParts> {
   const { robotId, clock, random = Math.random } = options;
   const workDir = isAbsolute(options.workDir) ? options.workDir : resolve(options.workDir);
   const agentDir = join(workDir, ".agent");
   const isIsolating = options.policy?.isolation !== undefined;
   const { docker } = options.policy ?? defaultRobotPolicy;
-  const opened = docker === undefined ? undefined : await openContainers(join(agentDir, "containers"), docker, options);
-  const containers = typeof opened === "string" ? undefined : opened;
+  const found = docker === undefined ? undefined : await openContainers(join(agentDir, "containers"), docker, options);
+  const containers = typeof found === "string" ? undefined : found;
+  if (containers !== undefined) opened.push(containers.driver);
   const driver =
     options.driver ?? (await openAgentDriver({ dir: agentDir, clock, random, isIsolating, containers: containers?.driver }));
+  // It closes that of the containers.
+  if (options.driver === undefined) opened.splice(0, opened.length, driver);
   const records = await openTaskRecords(join(agentDir, "tasks"));
   const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
   const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
@@ -64,7 +83,7 @@ export async function openAgentParts(options: AgentOptions & AgentDependencies):
     labels: () => robotLabels.current,
     deviceInfo: () => readDeviceInfo(clock.now(), options.policy),
   });
-  const noContainers = typeof opened === "string" ? { noContainers: opened } : {};
+  const noContainers = typeof found === "string" ? { noContainers: found } : {};
   return { ...noContainers, containers, driver, records, guard, workDir, credential, identity, robotLabels, files };
 }
 

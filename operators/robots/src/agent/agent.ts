@@ -282,7 +282,14 @@ export async function startAgent(options: AgentOptions & AgentDependencies): Pro
     throw new RobotsError("InvalidRobotId", `robotId: ${JSON.stringify(robotId)} must be a DNS label of at most 63 characters`);
   }
   requireCompleteToken(options.token ?? "");
-  const agent = new RobotAgent(options, await openAgentParts(options));
-  await agent.start();
-  return agent;
+  const parts = await openAgentParts(options);
+  try {
+    const agent = new RobotAgent(options, parts);
+    await agent.start();
+    return agent;
+  } catch (error) {
+    // The agent may be started again in this process.
+    await parts.driver.close().catch(() => {});
+    throw error;
+  }
 }
