@@ -1,4 +1,4 @@
-import { createCertificateAuthority } from "@keelson/api-machinery/certificates";
+import { createCertificateAuthority, createCertificateRequest } from "@keelson/api-machinery/certificates";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
@@ -7,13 +7,13 @@ import { expect, test } from "vitest";
 import { createSigningController } from "./signing-controller.ts";
 import { CertificateSigningRequest, type CertificateSigningRequestObject } from "./signing-decision.ts";
 
-const pem = "-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n";
 const subject = { commonName: "jane", organizations: [], dnsNames: [], ipAddresses: [], emails: [], uris: [] };
 
 test("approved requests are signed, and those that break the rules of their signer fail", async () => {
   await using environment = await startTestEnvironment({ clock: systemClock });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const { certificate } = await createCertificateAuthority("test", new Date(0), new Date(Date.now() + 86_400_000));
+  const { request } = await createCertificateRequest({ commonName: "jane" });
   const signer = { subjectOf: async () => subject, sign: async () => certificate };
   const manager = createManager({
     name: "test",
@@ -29,10 +29,9 @@ test("approved requests are signed, and those that break the rules of their sign
       ["good", "kubernetes.io/kube-apiserver-client"],
       ["bad", "kubernetes.io/kube-apiserver-client-kubelet"],
     ] as const) {
-      const request = Buffer.from(pem).toString("base64");
       const created = await client.create(CertificateSigningRequest, {
         metadata: { name },
-        spec: { request, signerName, usages: ["client auth"] },
+        spec: { request: Buffer.from(request).toString("base64"), signerName, usages: ["client auth"] },
       });
       const conditions = [{ type: "Approved", status: "True", reason: "Test", message: "" }];
       await client.update(CertificateSigningRequest, { ...created, status: { conditions } }, { subresource: "approval" });
