@@ -1,13 +1,22 @@
 import type { IncomingMessage } from "node:http";
 import type { FileResult } from "../files/file-operations.ts";
 import type { FolderReport } from "../files/folder-changes.ts";
-import { agentStatusOf, fileResultOf, folderLineOf } from "../protocol/agent-answers.ts";
+import { agentStatusInSteps, fileResultOf, folderLineOf } from "../protocol/agent-answers.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import type { AgentStatus } from "../protocol/protocol.ts";
-import type { ReportBudget } from "./report-budget.ts";
+import type { StatusOptions } from "./report-budget.ts";
 
 /** Maximum length of a line of a stream. */
 const maxLineBytes = 8 << 20;
+
+/** What a status may have for images and volumes, and for each sandbox. */
+const [statusBaseBytes, statusBytesPerSandbox] = [512 * 1024, 16 * 1024];
+
+/** Maximum of `spec.maxSandboxesPerPod`. */
+const maxCapacity = 1000;
+
+/** Maximum length of a status of an agent with room for so many sandboxes. */
+const maxStatusBytes = (capacity: number): number => Math.min(statusBaseBytes + capacity * statusBytesPerSandbox, maxLineBytes);
 
 /** The JSON of a text; undefined if it is not JSON. */
 export function parseJson(text: string): unknown {
@@ -33,13 +42,15 @@ export function fileAnswerOf(content: Buffer, header: string | undefined): FileR
 /** The statuses of a stream, read within a budget. Throws `InvalidAnswer`. */
 export async function* readStatuses(
   response: AsyncIterable<Buffer>,
-  budget: ReportBudget,
+  { budget, clock, capacity = maxCapacity }: StatusOptions,
   signal: AbortSignal,
 ): AsyncGenerator<AgentStatus> {
-  for await (const line of readLines(response, maxLineBytes)) {
-    budget.begin();
-    yield agentStatusOf(parseJson(line));
-    await budget.end(signal);
+  for await (const line of readLines(response, maxStatusBytes(capacity))) {
+    const status = await budget.read((pause) => agentStatusInSteps(parseJson(line), pause), signal);
+    const from = clock.monotonic();
+    yield status;
+    // What the caller did with it counts as well.
+    budget.spend(clock.monotonic() - from);
   }
 }
 
@@ -65,9 +76,12 @@ async function* readLines(response: AsyncIterable<Buffer>, maxLength: number): A
   const decoder = new TextDecoder();
   let rest = "";
   for await (const chunk of response) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    // Only the chunk is searched: a line that arrives in many of them is copied once.
+    const [first = "", ...lines] = decoder.decode(chunk, { stream: true }).split("\n");
+    lines.unshift(rest + first);
+    if (lines.some(({ length }) => length > maxLength))
+      throw new AgentError("InvalidAnswer", `the agent sent a line above ${maxLength} bytes`);
     rest = lines.pop() ?? "";
-    if (rest.length > maxLength) throw new AgentError("InvalidAnswer", `the agent sent a line above ${maxLength} bytes`);
     for (const line of lines) if (line !== "") yield line;
   }
 }

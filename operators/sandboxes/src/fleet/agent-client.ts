@@ -24,7 +24,7 @@ import {
 } from "../protocol/protocol.ts";
 import { fileAnswerOf, parseJson, readBytes, readFolderReports, readLogBytes, readStatuses, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
-import { ReportBudget } from "./report-budget.ts";
+import { type AgentBudget, ReportBudget, type StatusOptions } from "./report-budget.ts";
 
 /** How to reach an agent. */
 export interface AgentAddress {
@@ -32,6 +32,8 @@ export interface AgentAddress {
   readonly url: string;
   /** The agent's key. It authenticates both ends of the TLS handshake and is never sent. */
   readonly token: string;
+  /** Maximum number of its sandboxes, which bounds its statuses. Default: that of every pool. */
+  readonly capacity?: number;
 }
 
 /** Client of one agent. Every method rejects with an {@link AgentError}, or a connection error if the agent is unreachable. */
@@ -72,9 +74,9 @@ export interface AgentClient {
 
 const [responseTimeoutMs, maxAnswerBytes, maxErrorBytes] = [10_000, 16 << 20, 64 * 1024];
 
-/** Creates an {@link AgentClient}. Connects on the first call and reuses connections. */
-export function createAgentClient(address: AgentAddress, clock: Clock): AgentClient {
-  return new HttpsAgentClient(address, clock);
+/** Creates an {@link AgentClient}. Connects on the first call and reuses connections. `budget` is that of all agents. Default: its own. */
+export function createAgentClient(address: AgentAddress, clock: Clock, budget = new ReportBudget(clock)): AgentClient {
+  return new HttpsAgentClient(address, clock, budget.forAgent());
 }
 
 /** A whole answer. */
@@ -95,10 +97,12 @@ interface RequestOptions {
 class HttpsAgentClient implements AgentClient {
   readonly #url: string;
   readonly #clock: Clock;
+  readonly #statuses: StatusOptions;
   readonly #connections: Agent;
 
-  constructor({ url, token }: AgentAddress, clock: Clock) {
+  constructor({ url, token, capacity }: AgentAddress, clock: Clock, budget: AgentBudget) {
     this.#url = url;
+    this.#statuses = { budget, clock, capacity };
     this.#clock = clock;
     this.#connections = new Agent({ keepAlive: true, ...clientTlsOptions(token) });
   }
@@ -136,7 +140,7 @@ class HttpsAgentClient implements AgentClient {
 
   async *watch(signal: AbortSignal): AsyncGenerator<AgentStatus> {
     const response = await this.#stream(`${agentPaths.status}?watch=true`, signal);
-    yield* readStatuses(response, new ReportBudget(this.#clock), signal);
+    yield* readStatuses(response, this.#statuses, signal);
   }
 
   async files(sandboxId: string, operation: FileOperation): Promise<FileResult> {

@@ -11,6 +11,7 @@ import type { AgentStatus } from "../protocol/protocol.ts";
 import type { Registry } from "../registry/registry.ts";
 import { type AgentClient, createAgentClient } from "./agent-client.ts";
 import { type AgentPod, listAgents, parseAgentPod, readToken } from "./agent-pod.ts";
+import { ReportBudget } from "./report-budget.ts";
 import { AgentStatusWriter } from "./agent-status-writer.ts";
 import { AgentStream } from "./agent-stream.ts";
 
@@ -31,12 +32,14 @@ export class AgentMonitor {
   readonly #options: AgentMonitorOptions;
   readonly #streams = new Map<string, AgentStream>();
   readonly #writer: AgentStatusWriter;
+  readonly #budget: ReportBudget;
   readonly #unsubscribes: readonly (() => void)[];
 
   /** Starts following the agents of all pools. */
   constructor(options: AgentMonitorOptions) {
     const { client, cache, clock, log, onChange } = options;
     this.#options = options;
+    this.#budget = new ReportBudget(clock);
     this.#writer = new AgentStatusWriter({
       ...{ client, cache, clock, log },
       agents: () => this.#agents(),
@@ -129,10 +132,11 @@ export class AgentMonitor {
     this.#writer.updatePool(agent.namespace, agent.pool);
   }
 
-  async #connect({ namespace, name, secret, url = "" }: AgentPod): Promise<AgentClient> {
+  async #connect({ namespace, name, secret, capacity, url = "" }: AgentPod): Promise<AgentClient> {
     const { client, clock } = this.#options;
     if (secret === undefined) throw new AgentError("Unreachable", `Pod ${name} does not refer to a Secret with its key`);
-    return createAgentClient({ url, token: readToken(await client.get(Secret, { namespace, name: secret })) }, clock);
+    const token = readToken(await client.get(Secret, { namespace, name: secret }));
+    return createAgentClient({ url, token, capacity }, clock, this.#budget);
   }
 
   #register(agent: AgentPod, { capacity, images }: AgentStatus): void {

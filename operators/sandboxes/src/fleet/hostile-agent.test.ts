@@ -57,6 +57,19 @@ describe("an agent that follows no protocol", () => {
     });
   });
 
+  it("cannot send a report beyond the size that its capacity permits", async () => {
+    const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const status = { agentId: "a", nodeName: "n", allocated: 0, images: [], sandboxStatuses: [] };
+    const read = (capacity: number, bytes: number): Promise<unknown> => {
+      body = `${JSON.stringify({ ...status, capacity, later: "x".repeat(bytes) })}\n`;
+      return first(createAgentClient({ url, token, capacity }, systemClock).watch(new AbortController().signal));
+    };
+    expect(await read(4, 512 * 1024)).toEqual({ ...status, capacity: 4 });
+    await expect(read(4, 600 * 1024)).rejects.toMatchObject({ code: "InvalidAnswer" });
+    expect(await read(8, 600 * 1024)).toEqual({ ...status, capacity: 8 });
+    await expect(read(1000, 8 << 20)).rejects.toMatchObject({ code: "InvalidAnswer" });
+  });
+
   it.each(["%", "null", encodeURIComponent('{"info":{"name":"../one"}}')])(
     "cannot describe a file with %s in its header",
     async (text) => {

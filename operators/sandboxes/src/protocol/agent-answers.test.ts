@@ -2,7 +2,15 @@ import { formatTime } from "@keelson/api-machinery/time";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { hasLoadChange } from "../fleet/warm-status.ts";
-import { agentStatusOf, createAnswerOf, execEndOf, fileResultOf, folderLineOf, processResultOf } from "./agent-answers.ts";
+import {
+  agentStatusInSteps,
+  agentStatusOf,
+  createAnswerOf,
+  execEndOf,
+  fileResultOf,
+  folderLineOf,
+  processResultOf,
+} from "./agent-answers.ts";
 import { AgentError } from "./agent-error.ts";
 
 const sandboxId = "0123456789abcdef".repeat(2);
@@ -89,6 +97,27 @@ describe("an answer of an agent", () => {
     ["nodeName", { ...status, nodeName: undefined }],
   ])("is rejected with the name of the field: %s", (field, value) => {
     expect(() => agentStatusOf(value)).toThrow(`the agent sent an invalid answer: ${field} must be`);
+  });
+
+  it("is checked in steps with the same result, with a pause before each sandbox", async () => {
+    let pauses = 0;
+    const pause = (): Promise<void> | undefined => ((pauses += 1) % 2 === 0 ? Promise.resolve() : undefined);
+    const many = { ...status, sandboxStatuses: [sandbox, sandbox, sandbox] };
+    expect(await agentStatusInSteps({ ...many, later: 1 }, pause)).toEqual(many);
+    expect(pauses).toBe(3);
+    for (const [field, value] of [
+      ["sandboxStatuses", { ...status, sandboxStatuses: null }],
+      [
+        "sandboxStatuses[1].denied.destinations[0]",
+        { ...status, sandboxStatuses: [sandbox, { ...sandbox, denied: { count: 1, destinations: [5] } }] },
+      ],
+      ["warm.starts.shell", { ...status, warm: { ...status.warm, starts: { cold: 0, image: 0 } } }],
+      ["it", null],
+    ] as const) {
+      const message = `the agent sent an invalid answer: ${field} must be`;
+      await expect(agentStatusInSteps(value, pause)).rejects.toThrow(message);
+      expect(() => agentStatusOf(value)).toThrow(message);
+    }
   });
 
   it.each(["..", ".", "", "../../.bashrc", "a/b", "a\0b"])("cannot name a file outside the listed folder: %j", (name) => {

@@ -5,7 +5,23 @@ import type { ProcessResult, ProcessStatus } from "../processes/process-operatio
 import { volumeIdPattern } from "../volumes/volume-mount.ts";
 import type { ExecEnd } from "./exec-frames.ts";
 import type { AgentStatus, CreateAnswer, FolderWatchLine, SandboxStatus } from "./protocol.ts";
-import { type Check, clamped, elapsed, flag, integer, list, map, message, nullable, object, oneOf, text } from "./untrusted.ts";
+import {
+  asInvalidAnswer,
+  type Check,
+  clamped,
+  elapsed,
+  flag,
+  integer,
+  itemsInSteps,
+  list,
+  map,
+  message,
+  nullable,
+  object,
+  oneOf,
+  readAnswer,
+  text,
+} from "./untrusted.ts";
 
 /*
  * What an agent may send. It runs untrusted programs, so one that was taken over can send anything. It must harm neither the sandboxes of
@@ -57,16 +73,28 @@ const sandboxStatus: Check<SandboxStatus> = object(
 );
 
 /** Checks a status. Throws `InvalidAnswer`. */
-export const agentStatusOf = (value: unknown): AgentStatus => checkStatus(value, "");
+export const agentStatusOf = (value: unknown): AgentStatus =>
+  readAnswer(() => ({ ...checkStatus(value), ...checkSandboxes(value) }));
 
-const checkStatus: Check<AgentStatus> = object(
+/** Like {@link agentStatusOf}, with a call of `pause` before each sandbox, whose promise is awaited. Rejects with `InvalidAnswer`. */
+export async function agentStatusInSteps(value: unknown, pause: () => Promise<void> | undefined): Promise<AgentStatus> {
+  try {
+    const status = checkStatus(value);
+    const { sandboxStatuses } = checkSandboxList(value);
+    return { ...status, sandboxStatuses: await itemsInSteps("sandboxStatuses", sandboxStatus, sandboxStatuses, pause) };
+  } catch (error) {
+    return asInvalidAnswer(error);
+  }
+}
+
+/** A status without its sandboxes, each of which takes much longer than its other parts. */
+const checkStatus: Check<Omit<AgentStatus, "sandboxStatuses">> = object(
   {
     agentId: text(253),
     nodeName: text(253),
     capacity: integer(0, maxItems),
     allocated: integer(0, maxItems),
     images: list(text(1024), maxItems),
-    sandboxStatuses: list(sandboxStatus, maxItems),
   },
   {
     volumes: list(text(36, volumeIdPattern), maxItems),
@@ -75,8 +103,11 @@ const checkStatus: Check<AgentStatus> = object(
   },
 );
 
+const checkSandboxes = object({ sandboxStatuses: list(sandboxStatus, maxItems) }, {});
+const checkSandboxList = object({ sandboxStatuses: list<unknown>((value) => value, maxItems) }, {});
+
 /** Checks the answer to a create. Throws `InvalidAnswer`. */
-export const createAnswerOf = (value: unknown): CreateAnswer => checkCreate(value, "");
+export const createAnswerOf = (value: unknown): CreateAnswer => readAnswer(() => checkCreate(value));
 
 const checkCreate: Check<CreateAnswer> = object(
   { success: flag, sandboxId: text(253) },
@@ -107,11 +138,11 @@ const file: Check<FileInfo> = object(
 );
 
 /** Agents of earlier versions rounded large inodes, and do not accept them in requests: a file with one is read without it. */
-const inode: Check<Inode | undefined> = (value, path) =>
-  isInode(value) ? value : elapsed(value, path) > Number.MAX_SAFE_INTEGER ? undefined : count(value, path);
+const inode: Check<Inode | undefined> = (value) =>
+  isInode(value) ? value : elapsed(value) > Number.MAX_SAFE_INTEGER ? undefined : count(value);
 
 /** Checks the result of a file operation, without its data. Throws `InvalidAnswer`. */
-export const fileResultOf = (value: unknown): Omit<FileResult, "data"> => checkFile(value, "");
+export const fileResultOf = (value: unknown): Omit<FileResult, "data"> => readAnswer(() => checkFile(value));
 
 const checkFile: Check<Omit<FileResult, "data">> = object({}, { info: file, entries: list(entry, maxEntries), inode });
 
@@ -128,8 +159,10 @@ const report: Check<FolderReport> = object({ changes: list(change, 1_000_000), i
 
 /** Checks a line of a watch. Throws `InvalidAnswer`. */
 export function folderLineOf(value: unknown): FolderWatchLine {
-  const { hasEnded } = object({}, { hasEnded: flag })(value, "");
-  return hasEnded === true ? { hasEnded } : report(value, "");
+  return readAnswer(() => {
+    const { hasEnded } = object({}, { hasEnded: flag })(value);
+    return hasEnded === true ? { hasEnded } : report(value);
+  });
 }
 
 const process: Check<ProcessStatus> = object(
@@ -145,17 +178,17 @@ const process: Check<ProcessStatus> = object(
 );
 
 /** Checks the result of an operation on processes. Throws `InvalidAnswer`. */
-export const processResultOf = (value: unknown): ProcessResult => checkProcesses(value, "");
+export const processResultOf = (value: unknown): ProcessResult => readAnswer(() => checkProcesses(value));
 
 const checkProcesses: Check<ProcessResult> = object({ processes: list(process, maxItems) }, {});
 
 /** Checks the last frame of a followed process. Throws `InvalidAnswer`. */
-export const processStatusOf = (value: unknown): ProcessStatus => process(value, "");
+export const processStatusOf = (value: unknown): ProcessStatus => readAnswer(() => process(value));
 
 /** Checks the number of bytes in a frame of channel `gap`. Throws `InvalidAnswer`. */
-export const lostBytesOf = (value: unknown): number => count(value, "");
+export const lostBytesOf = (value: unknown): number => readAnswer(() => count(value));
 
 /** Checks the last frame of a command. Throws `InvalidAnswer`. */
-export const execEndOf = (value: unknown): ExecEnd => checkEnd(value, "");
+export const execEndOf = (value: unknown): ExecEnd => readAnswer(() => checkEnd(value));
 
 const checkEnd: Check<ExecEnd> = object({ exitCode }, { message: message(maxMessageLength) });
