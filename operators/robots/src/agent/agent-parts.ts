@@ -15,7 +15,7 @@ import { LeaseGuard } from "./leases/lease-guard.ts";
 import type { DockerPolicy } from "./policy/docker-policy.ts";
 import { defaultRobotPolicy } from "./policy/robot-policy.ts";
 import { readDeviceInfo } from "./read-device-info.ts";
-import { openTaskRecords, type TaskRecords } from "./task-records.ts";
+import { openTaskRecords, type TaskRecords } from "./tasks/task-records.ts";
 
 /** What an agent has on disk. */
 export interface AgentParts {

@@ -13,8 +13,8 @@ import {
 import { mayChange } from "./files/task-template.ts";
 import { planRestart, restartDue, restartsHere } from "./local-restart.ts";
 import { checkLeases, leaseAnswered } from "./leases/task-lease.ts";
-import { reportOfExit } from "./task-reports.ts";
-import type { ReportBody } from "./task-reports.ts";
+import { reportOfExit } from "./tasks/task-reports.ts";
+import type { ReportBody } from "./tasks/task-reports.ts";
 
 const isPowerOfTwo = (n: number): boolean => n > 0 && (n & (n - 1)) === 0;
 

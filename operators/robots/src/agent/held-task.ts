@@ -1,7 +1,7 @@
 import type { Exited } from "@keelson/execution";
 import type { LeasedTask, StatusMessage } from "../protocol/messages.ts";
-import type { TaskOrder } from "./task-order.ts";
-import type { LogTails, ReportBody } from "./task-reports.ts";
+import type { TaskOrder } from "./tasks/task-order.ts";
+import type { LogTails, ReportBody } from "./tasks/task-reports.ts";
 
 /**
  * A task on this robot:

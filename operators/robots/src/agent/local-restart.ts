@@ -11,7 +11,7 @@ import {
   type Step,
 } from "./held-task.ts";
 import { withoutGrant } from "./leases/task-lease.ts";
-import { reportOfExit, type ReportBody } from "./task-reports.ts";
+import { reportOfExit, type ReportBody } from "./tasks/task-reports.ts";
 
 /** What follows the end of a program that this robot may restart. */
 export type RestartPlan =

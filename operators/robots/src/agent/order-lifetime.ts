@@ -3,7 +3,7 @@ import { parseDuration } from "@keelson/api-machinery/time";
 import type { RestartPolicy } from "../api/policies.ts";
 import { defaultLostAfterMs, minLostAfterMs } from "../work/disconnect-policy.ts";
 import { completeRestartPolicy } from "../work/restart-policy.ts";
-import { child, InvalidField, own, text } from "./task-fields.ts";
+import { child, InvalidField, own, text } from "./tasks/task-fields.ts";
 
 /** The restarts of a program by the robot. `count` is the number of restarts before this attempt. */
 export interface LocalRestart {

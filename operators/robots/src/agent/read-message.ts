@@ -2,7 +2,7 @@ import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 import { type LeaseAnswer, type LeasedTask, type SignalMessage, taskUidPattern, topics } from "../protocol/messages.ts";
 import { type ExecMessage, readExecMessage } from "../protocol/exec-messages.ts";
 import type { AgentPolicy } from "./policy/agent-policy.ts";
-import { type Dispatch, readDispatch } from "./task-order.ts";
+import { type Dispatch, readDispatch } from "./tasks/task-order.ts";
 
 /** A message from the server. */
 export type ServerMessage =

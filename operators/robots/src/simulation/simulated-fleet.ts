@@ -1,5 +1,5 @@
 import { parseDuration, isDuration } from "@keelson/api-machinery/time";
-import type { TaskOrder } from "../agent/task-order.ts";
+import type { TaskOrder } from "../agent/tasks/task-order.ts";
 import { type ProgramEnd, SimulatedRobot, type SimulatedRobotOptions } from "./simulated-robot.ts";
 
 /** Variables of a task that say how its simulated program behaves. */

@@ -9,7 +9,7 @@ import { LeaseKeeper } from "../agent/leases/lease-keeper.ts";
 import { nextRestartMs } from "../agent/local-restart.ts";
 import { readMessage } from "../agent/read-message.ts";
 import { leaseDemand } from "../agent/leases/task-lease.ts";
-import type { TaskOrder } from "../agent/task-order.ts";
+import type { TaskOrder } from "../agent/tasks/task-order.ts";
 import type { AgentPolicy } from "../agent/policy/agent-policy.ts";
 import { leasesFeature, type RegisterMessage, topics } from "../protocol/messages.ts";
 

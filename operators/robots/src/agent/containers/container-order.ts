@@ -3,7 +3,7 @@ import { ImageError, parseImageReference } from "@keelson/execution";
 import type { DockerPolicy } from "../policy/docker-policy.ts";
 import { isAllowedImage } from "../policy/image-policy.ts";
 import { isPlainPath } from "../policy/policy-fields.ts";
-import { InvalidField, own, text, texts } from "../task-fields.ts";
+import { InvalidField, own, text, texts } from "../tasks/task-fields.ts";
 
 /** A container to run. It is JSON, so that it can be recorded before it runs. */
 export interface ContainerOrder {

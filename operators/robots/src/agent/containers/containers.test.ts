@@ -2,8 +2,8 @@ import type { JsonObject } from "@keelson/api-machinery";
 import type { ContainerImage } from "@keelson/execution";
 import { expect, test } from "vitest";
 import { defaultRobotPolicy, readRobotPolicy } from "../policy/robot-policy.ts";
-import { readDispatch, type TaskOrder } from "../task-order.ts";
-import { programSpecOf } from "../task-program.ts";
+import { readDispatch, type TaskOrder } from "../tasks/task-order.ts";
+import { programSpecOf } from "../tasks/task-program.ts";
 import { containerProgram } from "./container-program.ts";
 
 const uid = "00000000-0000-4000-8000-000000000001";

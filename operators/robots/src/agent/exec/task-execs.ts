@@ -6,7 +6,7 @@ import type { HeldTask } from "../held-task.ts";
 import { IssuedOnce } from "../issued-once.ts";
 import { type AgentPolicy } from "../policy/agent-policy.ts";
 import { programProblem } from "../policy/robot-policy.ts";
-import { runningProgram } from "../running-program.ts";
+import { runningProgram } from "../tasks/running-program.ts";
 import { TaskExec } from "./task-exec.ts";
 
 /** Maximum number of commands that run at the same time. */

@@ -21,7 +21,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { tarArchive, type TarEntry } from "@keelson/execution/testing";
 import { type ArtifactPolicy, defaultRobotPolicy } from "../policy/robot-policy.ts";
-import type { TaskOrder } from "../task-order.ts";
+import type { TaskOrder } from "../tasks/task-order.ts";
 import type { Artifact } from "./artifact.ts";
 import { ArtifactCache } from "./artifact-cache.ts";
 import { TaskFiles } from "./task-files.ts";

@@ -6,7 +6,7 @@ import type { DeviceInfo } from "../../api/device-info.ts";
 import { attributes } from "../../placement/attributes.ts";
 import { RobotsError } from "../../robots-error.ts";
 import type { ArtifactPolicy } from "../policy/robot-policy.ts";
-import type { TaskOrder } from "../task-order.ts";
+import type { TaskOrder } from "../tasks/task-order.ts";
 import type { Artifact } from "./artifact.ts";
 import type { ArtifactCache } from "./artifact-cache.ts";
 import { TaskFolder } from "./task-folder.ts";

@@ -4,7 +4,7 @@ import type { Driver } from "@keelson/execution";
 import type { SignalAnswer, SignalMessage } from "../../protocol/messages.ts";
 import type { HeldTask } from "../held-task.ts";
 import { IssuedOnce } from "../issued-once.ts";
-import { runningProgram } from "../running-program.ts";
+import { runningProgram } from "../tasks/running-program.ts";
 
 /** Options of {@link TaskSignaller}. */
 export interface TaskSignallerOptions {

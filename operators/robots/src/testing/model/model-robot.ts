@@ -3,7 +3,7 @@ import { step } from "../../agent/agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState, HeldTask } from "../../agent/held-task.ts";
 import { LeaseKeeper } from "../../agent/leases/lease-keeper.ts";
 import { defaultRobotPolicy } from "../../agent/policy/robot-policy.ts";
-import { readDispatch } from "../../agent/task-order.ts";
+import { readDispatch } from "../../agent/tasks/task-order.ts";
 import { leaseDemand, withoutGrant } from "../../agent/leases/task-lease.ts";
 import type { LeaseAnswer, LeaseRequest, StatusMessage } from "../../protocol/messages.ts";
 import type { Simulation } from "./simulation.ts";

@@ -1,5 +1,5 @@
 import type { Driver, Program } from "@keelson/execution";
-import type { HeldTask } from "./held-task.ts";
+import type { HeldTask } from "../held-task.ts";
 import { programId } from "./task-program.ts";
 
 /** The running program of an attempt of a task, or why there is none. */

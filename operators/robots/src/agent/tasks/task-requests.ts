@@ -1,12 +1,12 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { Driver } from "@keelson/execution";
-import { topics } from "../protocol/messages.ts";
-import { TaskExecs } from "./exec/task-execs.ts";
-import type { HeldTask } from "./held-task.ts";
-import type { AgentPolicy } from "./policy/agent-policy.ts";
-import type { ServerMessage } from "./read-message.ts";
-import { TaskSignaller } from "./signals/task-signaller.ts";
+import { topics } from "../../protocol/messages.ts";
+import { TaskExecs } from "../exec/task-execs.ts";
+import type { HeldTask } from "../held-task.ts";
+import type { AgentPolicy } from "../policy/agent-policy.ts";
+import type { ServerMessage } from "../read-message.ts";
+import { TaskSignaller } from "../signals/task-signaller.ts";
 
 /** Options of {@link TaskRequests}. */
 export interface TaskRequestsOptions {

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@keelson/api-machinery";
-import type { AgentPolicy } from "./policy/agent-policy.ts";
+import type { AgentPolicy } from "../policy/agent-policy.ts";
 import { child, InvalidField, own, text, texts } from "./task-fields.ts";
 
 /** The command line of a task; of a container, what stands for it. **Errors**: {@link InvalidField}. */

@@ -1,7 +1,7 @@
 import { defaultPath, type Isolation, type ProgramSpec } from "@keelson/execution";
-import type { containerProgram } from "./containers/container-program.ts";
-import { devicesMetadata } from "./devices/device-claims.ts";
-import type { TaskIsolation } from "./policy/robot-policy.ts";
+import type { containerProgram } from "../containers/container-program.ts";
+import { devicesMetadata } from "../devices/device-claims.ts";
+import type { TaskIsolation } from "../policy/robot-policy.ts";
 import type { TaskOrder } from "./task-order.ts";
 
 /** Identifies a program of this robot. */

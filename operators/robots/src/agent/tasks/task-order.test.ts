@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { defaultRobotPolicy } from "./policy/robot-policy.ts";
+import { defaultRobotPolicy } from "../policy/robot-policy.ts";
 import { orderProblem, readDispatch, underPolicy } from "./task-order.ts";
 import { reportOfExit, withoutControls } from "./task-reports.ts";
 

@@ -1,5 +1,5 @@
 import type { Exited } from "@keelson/execution";
-import type { StatusMessage } from "../protocol/messages.ts";
+import type { StatusMessage } from "../../protocol/messages.ts";
 
 /** The fields of a status message that describe what happened. Robot, attempt and time are added later. */
 export type ReportBody = Pick<StatusMessage, "state" | "message" | "event"> &

@@ -1,7 +1,7 @@
 import type { UserIds } from "@keelson/execution";
 import { PathError } from "@keelson/execution/files";
-import { RobotsError } from "../robots-error.ts";
-import { TaskFolder } from "./files/task-folder.ts";
+import { RobotsError } from "../../robots-error.ts";
+import { TaskFolder } from "../files/task-folder.ts";
 import type { TaskOrder } from "./task-order.ts";
 
 /**

@@ -1,17 +1,17 @@
 import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { Limits } from "@keelson/execution";
-import { bareNumber, parseResourceRequest } from "../placement/resource-request.ts";
-import { deviceVariables, forbiddenDevice, type TaskDevice, taskDevices } from "./devices/task-devices.ts";
-import { containerProblem, type ContainerOrder, readContainer } from "./containers/container-order.ts";
-import { adoptsOf, durationMs, isLeased, leaseMs, type LocalRestart, restartOf } from "./order-lifetime.ts";
+import { bareNumber, parseResourceRequest } from "../../placement/resource-request.ts";
+import { deviceVariables, forbiddenDevice, type TaskDevice, taskDevices } from "../devices/task-devices.ts";
+import { containerProblem, type ContainerOrder, readContainer } from "../containers/container-order.ts";
+import { adoptsOf, durationMs, isLeased, leaseMs, type LocalRestart, restartOf } from "../order-lifetime.ts";
 import { commandOf } from "./task-command.ts";
 import { child, InvalidField, own, text } from "./task-fields.ts";
-import { taskUidPattern } from "../protocol/messages.ts";
-import { type Artifact, readArtifacts, sourceProblem } from "./files/artifact.ts";
-import { readTaskTemplates, type TaskTemplate } from "./files/task-template.ts";
-import type { AgentPolicy } from "./policy/agent-policy.ts";
-import { programProblem, type TaskIsolation } from "./policy/robot-policy.ts";
+import { taskUidPattern } from "../../protocol/messages.ts";
+import { type Artifact, readArtifacts, sourceProblem } from "../files/artifact.ts";
+import { readTaskTemplates, type TaskTemplate } from "../files/task-template.ts";
+import type { AgentPolicy } from "../policy/agent-policy.ts";
+import { programProblem, type TaskIsolation } from "../policy/robot-policy.ts";
 
 /** The program of a task, validated. It is JSON, so that it can be recorded before it runs. */
 export interface TaskOrder {

@@ -1,8 +1,8 @@
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { isJsonObject, parseJsonObject } from "@keelson/api-machinery";
-import { taskUidPattern } from "../protocol/messages.ts";
-import type { HeldTask } from "./held-task.ts";
+import { taskUidPattern } from "../../protocol/messages.ts";
+import type { HeldTask } from "../held-task.ts";
 
 /** Task records on disk, one file each. An agent resumes from them after it was killed. */
 export interface TaskRecords {
