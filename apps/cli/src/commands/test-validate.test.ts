@@ -14,7 +14,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Runs `keelson test validate`. There is no API server. */
+/** Runs `keelson test validate` without an API server. */
 async function validate(path: string) {
   const operator = await operatorEntries.find(({ name }) => name === "testplane")?.load();
   const command = operator?.commands.find(({ name }) => name === "validate");

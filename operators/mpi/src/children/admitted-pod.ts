@@ -27,7 +27,7 @@ export function admittedPodSpec(spec: PodSpec, { runtimeClasses }: Pick<PodClass
   };
 }
 
-/** The priority of Pods that name a PriorityClass, or none. 0 if there is no such class and no default. */
+/** The priority of Pods with this PriorityClass, or of the default class if undefined. 0 if the class does not exist. */
 export function priorityOfClass(name: string | undefined, { priorityClasses }: Pick<PodClasses, "priorityClasses">): number {
   const found = priorityClasses.find(({ metadata, globalDefault }) => (name ? metadata.name === name : globalDefault === true));
   return found?.value ?? 0;

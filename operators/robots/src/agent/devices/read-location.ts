@@ -5,8 +5,8 @@ import type { DeviceInfo } from "../../api/device-info.ts";
 const maxBytes = 4096;
 
 /**
- * Reads a robot's location: a JSON object with any of `latitude`, `longitude`, `altitude` (numbers) and `name`. Undefined if there is no such
- * file, or nothing valid in it. A program on the robot keeps it up to date.
+ * Reads the location of a robot from a file that a program on the robot updates: a JSON object with any of `latitude`, `longitude`, `altitude`
+ * (numbers) and `name`. Returns undefined if the file does not exist or contains no valid field.
  */
 export function readLocation(path: string): DeviceInfo["location"] {
   let value: unknown;

@@ -3,7 +3,7 @@ import type { Program, ProgramState } from "@keelson/execution";
 import { expect, test } from "vitest";
 import { readDevicePolicies } from "../policy/device-policy.ts";
 import { DeviceClaims } from "./device-claims.ts";
-import { startFailed } from "../task-starts.ts";
+import { startFailed } from "../tasks/task-starts.ts";
 import { devicePaths, deviceVariables, forbiddenDevice, missingDevice, taskDevices } from "./task-devices.ts";
 
 const policy = {

@@ -3,7 +3,7 @@ import { maxDevices } from "../../api/device.ts";
 import { hasName } from "../../placement/device-name.ts";
 import { type DevicePolicy, matchesPath } from "../policy/device-policy.ts";
 import type { RobotPolicy } from "../policy/robot-policy.ts";
-import { child, InvalidField, own, text } from "../task-fields.ts";
+import { child, InvalidField, own, text } from "../tasks/task-fields.ts";
 import { deviceNumber } from "./read-devices.ts";
 
 /** The devices of a task for one of its requests. */

@@ -43,7 +43,7 @@ export async function storagePaths(stored: StoredPod): Promise<StoragePaths> {
   return { volumes, containers: await Promise.all(containers.map((container) => containerPaths(stored, container))) };
 }
 
-/** The paths that count against a limit: all of them, or only volumes with a limit if there is no other. */
+/** The paths that count: with a limit of the Pod or of a container all, otherwise those of volumes with a limit. */
 export function limitedPaths({
   limits,
   paths,
