@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Container, PodObject, ResourceRequirements } from "@keelson/api-machinery/kinds";
 import { addQuantities, formatQuantity, isQuantity } from "@keelson/api-machinery/quantity";
 import { portableNode } from "@keelson/operator/portable-node";
+import { restrictedContext } from "./restricted-context.ts";
 
 /** Where the agent is in the Pods of Apps and in those that transfer backups. */
 export interface AgentProgram {
@@ -35,11 +36,7 @@ export function withAgentProgram(pod: DeepReadonly<PodObject>, { command, image 
     // Its own requests and limits would change the quality of service of the Pod, or be missing where a quota requires them.
     ...(resources !== undefined && { resources }),
     command: ["keelson", "middleware", "copy-agent", folder],
-    securityContext: {
-      allowPrivilegeEscalation: false,
-      capabilities: { drop: ["ALL"] },
-      seccompProfile: { type: "RuntimeDefault" },
-    },
+    securityContext: restrictedContext,
     volumeMounts: [{ name, mountPath: folder }],
   };
   const mount = { name, mountPath: folder, readOnly: true };

@@ -6,6 +6,7 @@ import type { BackupStorage, TransferStatus } from "../../api/backup-parts.ts";
 import { accessSecretName, agentKeys, labels } from "../../api/names.ts";
 import { type TransferRequest, type TransferStorage, type TransferWork, transferVariables } from "../../backup/transfer.ts";
 import type { Effect } from "../effect.ts";
+import { restrictedContext } from "../restricted-context.ts";
 
 /** Mount path of a volume with backups. */
 const volumePath = "/backups";
@@ -76,11 +77,7 @@ export function transferPod({ owner, transfer, settings, work, app, hasTls, imag
           image,
           command: [...command],
           args: [`--result=${resultPath}`, ...(identity === undefined ? [] : [`--agent-tls-dir=${agentTlsPath}`])],
-          securityContext: {
-            allowPrivilegeEscalation: false,
-            capabilities: { drop: ["ALL"] },
-            seccompProfile: { type: "RuntimeDefault" },
-          },
+          securityContext: restrictedContext,
           terminationMessagePath: resultPath,
           terminationMessagePolicy: "FallbackToLogsOnError",
           env,
