@@ -23,10 +23,10 @@ export interface MeasurementFailure {
 /** Counts the blocks of files below paths, see {@link measureDiskUsage}. Aborting `signal` ends the count, and rejects with the reason. */
 export type MeasureDiskUsage = (paths: readonly string[], timeoutMs: number, signal?: AbortSignal) => Promise<Measurement>;
 
-/** The longest output per path: its size and the path itself. */
+/** Maximum length of a record: a size and a path. */
 const maxOutputBytes = 5_000;
-/** What is kept of complaints: there may be any number of them. */
-const maxComplaintLength = 500;
+/** Maximum length of the standard error output that is kept. */
+const maxErrorOutputLength = 500;
 /** How long du may outlive its time limit if this process cannot end it, because it was killed. */
 const graceMs = 30_000;
 
@@ -77,7 +77,7 @@ function runDu(paths: readonly string[], { clock, timeoutMs, signal, add }: DuRu
   return new Promise((resolve, reject) => {
     const child = spawnDu(timeoutMs);
     let isOver = false;
-    let complaints = "";
+    let errorOutput = "";
     // timeout(1) passes SIGTERM on to du.
     const end = (): void => void child.kill("SIGTERM");
     const timer = clock.setTimer(timeoutMs, () => {
@@ -92,7 +92,7 @@ function runDu(paths: readonly string[], { clock, timeoutMs, signal, add }: DuRu
     readRecords(child.stdout, add);
     child.stderr.setEncoding("utf8");
     child.stderr.on("data", (text: string) => {
-      if (complaints.length < maxComplaintLength) complaints = (complaints + text).slice(0, maxComplaintLength);
+      if (errorOutput.length < maxErrorOutputLength) errorOutput = (errorOutput + text).slice(0, maxErrorOutputLength);
     });
     child.stdin.on("error", () => {});
     child.on("error", (error) => {
@@ -102,7 +102,7 @@ function runDu(paths: readonly string[], { clock, timeoutMs, signal, add }: DuRu
     child.on("close", (code, killedBy) => {
       release();
       const exit = killedBy === null ? `exit code ${code ?? 0}` : `signal ${killedBy}`;
-      resolve({ isOver, reason: complaints === "" ? exit : `${exit}: ${complaints.trim()}` });
+      resolve({ isOver, reason: errorOutput === "" ? exit : `${exit}: ${errorOutput.trim()}` });
     });
     child.stdin.end(paths.map((path) => `${path}\0`).join(""));
   });
