@@ -6,10 +6,12 @@ import { ClusterConnections, type KubeconfigText } from "../clusters/cluster-con
 import { kubeconfigOf, secretTarget } from "../clusters/kubeconfig-secret.ts";
 import { mapKind } from "../watching/resource-mapper.ts";
 import { type Reader, ReadRights } from "../watching/read-rights.ts";
-import { type WatchTarget, type WatchView, WatchSet } from "../watching/watch-set.ts";
+import { type WatchedObject, type WatchTarget, type WatchView, WatchSet } from "../watching/watch-set.ts";
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
 import { TestClocks } from "./test-clocks.ts";
 import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
+import type { Resource } from "../functions/function.ts";
+import { podSelector } from "../evaluation/workload-pods.ts";
 
 /** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read rights, webhook calls and times. */
 export interface RunningTests {
@@ -70,7 +72,18 @@ export interface FollowedTargets {
   readonly observe: (target: Target) => Observation;
   /** The connection to a cluster of the test, or why there is none. */
   readonly cluster: (name: string) => ClusterConnection | Error;
+  /** Waits until the watches have seen the changes of these objects, for a short time. Resolves to whether they have. */
+  readonly haveSeen: (changed: readonly ChangedObject[]) => Promise<boolean>;
 }
+
+/** An object that a test has changed. */
+export interface ChangedObject {
+  readonly target: Target;
+  readonly resourceVersion: string;
+}
+
+/** How long a test waits for the event of its own change. Later, the event wakes the test. */
+const ownEventMs = 25;
 
 /**
  * Watches the targets of a test that it may read, and connects to its other clusters. **Errors**: rejects if the API server of the test
@@ -97,6 +110,17 @@ export async function followTargets(
   const cluster = (name: string): ClusterConnection | Error => connections.get(name) ?? new ClusterError(name, "not found");
   return {
     cluster,
+    haveSeen: async (changed) => {
+      const seen = await Promise.all(
+        changed.map(async ({ target, resourceVersion }) => {
+          const type = target.cluster === undefined ? home.mapKind(target.apiVersion, target.kind) : undefined;
+          if (type === undefined) return false;
+          const watched = { type, namespace: namespaceOf(type, target) };
+          return tests.watches.whenSeen(watched, resourceVersion, { withinMs: ownEventMs, signal });
+        }),
+      );
+      return seen.every(Boolean);
+    },
     observe: (target) => {
       if (target.cluster === undefined) return observeHome(target);
       const connection = cluster(target.cluster);
@@ -153,7 +177,8 @@ async function follow(
   for (const target of targets) {
     const type = typeOf(target.apiVersion, target.kind);
     if (type === undefined) continue;
-    const watch = { type, namespace: namespaceOf(type, target), name: target.name };
+    const concerns = target.name === undefined ? concernOf(watches, typeOf, target) : undefined;
+    const watch = { type, namespace: namespaceOf(type, target), name: target.name, concerns };
     const denied = await readRights?.denied(reader, watch, signal);
     if (denied === undefined) watched.push(watch);
     else refusals.set(refusalKey(type, target), denied);
@@ -176,16 +201,38 @@ function observationOf(view: WatchView | undefined, target: Target): Observation
     if (error === undefined) return { kind: "loading" };
     return { kind: "loading", error: errorMessage(error), ...(isStatusError(error, "Forbidden") ? { isForbidden: true } : {}) };
   }
-  const objects = target.name === undefined ? view.list() : [view.get(target.name)];
-  const { apiVersion, kind } = target;
+  const named = target.name === undefined ? undefined : view.get(target.name);
+  const objects = target.name === undefined ? view.list() : named === undefined ? [] : [named];
   return {
     kind: "known",
-    // Items of a list have neither apiVersion nor kind, but assertions may name them.
-    objects: objects.flatMap((object) =>
-      object !== undefined && isTarget(target, object.metadata) ? [{ ...object, apiVersion, kind }] : [],
-    ),
+    objects: objects.filter(({ metadata }) => isTarget(target, metadata)),
     hasSeen: (resourceVersion) => view.hasSeen(resourceVersion),
   };
+}
+
+/** Which changes of the objects of a target without a name concern its test. Those of Pods only matter to their own workload. */
+function concernOf(
+  watches: ClusterConnection["watches"],
+  typeOf: ClusterConnection["mapKind"],
+  target: Target,
+): (object: WatchedObject) => boolean {
+  const { workload } = target;
+  if (workload === undefined) return ({ metadata }) => isTarget(target, metadata);
+  return (pod) => {
+    const type = typeOf(workload.apiVersion, workload.kind);
+    const observed = type === undefined ? undefined : observationOf(watches.view(type, namespaceOf(type, workload)), workload);
+    // A workload that is observed later wakes the test itself.
+    return observed?.kind === "known" && observed.objects.some((owner) => mayOwn(owner, pod));
+  };
+}
+
+/** Whether the selector of a workload matches a Pod. Another cluster can send a selector that is not valid, which the test reports. */
+function mayOwn(workload: NonNullable<Resource>, { metadata }: WatchedObject): boolean {
+  try {
+    return podSelector(workload).matches(metadata.labels);
+  } catch {
+    return true;
+  }
 }
 
 const namespaceOf = (type: ResourceType, target: Target): string | undefined =>

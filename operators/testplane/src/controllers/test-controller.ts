@@ -23,8 +23,15 @@ import type { ClusterConnection } from "../clusters/cluster-connection.ts";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
 import type { Reader } from "../watching/read-rights.ts";
 import type { WebhookCall, WebhookState } from "../webhooks/webhook-runner.ts";
+import { foldEvents } from "./fold-events.ts";
 import type { ActionContext } from "./resource-actions.ts";
-import { createRunningTests, type FollowedTargets, followTargets, type RunningTests } from "./running-tests.ts";
+import {
+  type ChangedObject,
+  createRunningTests,
+  type FollowedTargets,
+  followTargets,
+  type RunningTests,
+} from "./running-tests.ts";
 import type { Observation, Target } from "../evaluation/target.ts";
 import { type EventDraft, isFinished } from "./test-status.ts";
 
@@ -48,10 +55,12 @@ export interface TestDecision {
   readonly webhookCalls: readonly WebhookCall[];
   readonly events: readonly EventDraft[];
   readonly wakeAtMs?: number;
+  /** Whether the status is that of a test that starts, so that its first steps can be decided before it is written. */
+  readonly isStart?: boolean;
 }
 
 /** Inputs of a test's actions: the test as last written, and a function that writes its status. */
-export interface ActionScope<T extends TestObject> {
+export interface ActionScope<T extends TestObject, D extends TestDecision = TestDecision> {
   readonly test: DeepReadonly<T>;
   readonly context: ReconcileContext;
   /** Time of the test. */
@@ -59,6 +68,15 @@ export interface ActionScope<T extends TestObject> {
   readonly actionContext: ActionContext;
   /** The connection to another cluster of the test, or why there is none. */
   readonly cluster: (name: string) => ClusterConnection | Error;
+  /**
+   * Decides about the status after an action, before it is written, so that one write records both. Waits briefly for the watches to see
+   * the changed objects. Resolves to undefined if they do not.
+   */
+  readonly decideNext: (
+    test: DeepReadonly<T>,
+    status: DeepReadonly<NonNullable<T["status"]>>,
+    changed: readonly ChangedObject[],
+  ) => Promise<D | undefined>;
   /** Writes the status if it differs, then records the events. Resolves to undefined on a conflict. */
   write(
     test: DeepReadonly<T>,
@@ -80,7 +98,7 @@ export interface TestKind<T extends TestObject, D extends TestDecision> {
   readonly reader?: (test: DeepReadonly<T>) => Omit<Reader, "namespace">;
   readonly decide: (test: DeepReadonly<T>, world: Observations) => D;
   /** Performs the decided actions and writes their outcome. Resolves to a retry delay if the API was unavailable. */
-  readonly act: (decision: D, scope: ActionScope<T>) => Promise<number | undefined>;
+  readonly act: (decision: D, scope: ActionScope<T, D>) => Promise<number | undefined>;
   /** Other clusters of a running test. Default: none. */
   readonly clusters?: (test: DeepReadonly<T>) => readonly DeepReadonly<TestCluster>[];
   /** Reverts changes that are not deleted with the test. */
@@ -107,7 +125,7 @@ export function createTestController<T extends TestObject, D extends TestDecisio
       ),
     ],
     triggers: [running.trigger],
-    maxConcurrentReconciles: 8,
+    maxConcurrentReconciles: 32,
     reconcile: (request, context) => reconcile(kind, running.current, request, context),
   });
 }
@@ -142,19 +160,8 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
   };
   if (isBeingDeleted(test)) return release(kind, test, actionContext, context);
 
-  const isRunning = current?.phase !== undefined && !isFinished(current);
-  const follow = (): Promise<FollowedTargets> => {
-    const reader = { namespace, ...kind.reader?.(test) };
-    const following = { request, reader, targets: kind.targets(test, namespace), clusters: kind.clusters?.(test) ?? [] };
-    return followTargets(tests, cache, following, signal);
-  };
-  const followed = isRunning ? await follow() : undefined;
-  const decision = kind.decide(test, {
-    namespace,
-    observe: followed?.observe ?? (() => ({ kind: "loading" })),
-    webhookState: (key) => tests.webhooks.state(request, key),
-    ...tests.clocks.time(request, uid),
-  });
+  const turn = await observe(kind, tests, { request, test, context });
+  const { decision } = turn;
   const write = writerOf(kind, context, namespace);
   const written = await write(test, decision.status as DeepReadonly<NonNullable<T["status"]>>, decision.events);
   if (written === undefined) return undefined;
@@ -164,13 +171,56 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
     context,
     now,
     actionContext: { ...actionContext, owner: written },
-    cluster: (name) => followed?.cluster(name) ?? new Error("the test has not started"),
+    cluster: (name) => turn.followed?.cluster(name) ?? new Error("the test has not started"),
+    decideNext: async (owner, status, changed) =>
+      (await turn.followed?.haveSeen(changed)) ? turn.decide(withStatus<T>(owner, status)) : undefined,
     write,
   });
   const untilMs = decision.wakeAtMs === undefined ? undefined : Math.max(decision.wakeAtMs - now(), 1);
   const requeueAfterMs = Math.min(retryAfterMs ?? Number.POSITIVE_INFINITY, untilMs ?? Number.POSITIVE_INFINITY);
   return Number.isFinite(requeueAfterMs) ? { requeueAfterMs } : undefined;
 }
+
+/** A decision about a test, with what it was made from. */
+interface TestTurn<T, D> {
+  readonly decision: D;
+  /** Absent if the test is not running. */
+  readonly followed: FollowedTargets | undefined;
+  /** Decides about the test with another status. */
+  readonly decide: (test: DeepReadonly<T>) => D;
+}
+
+/** Observes the targets of a test and decides about it. A test that starts follows its targets immediately. */
+async function observe<T extends TestObject, D extends TestDecision>(
+  kind: TestKind<T, D>,
+  tests: RunningTests,
+  { request, test, context }: { readonly request: Request; readonly test: DeepReadonly<T>; readonly context: ReconcileContext },
+): Promise<TestTurn<T, D>> {
+  const { namespace = "" } = request;
+  const { phase } = (test as TestObject).status ?? {};
+  const decide = (running: DeepReadonly<T>, targets: FollowedTargets | undefined): D =>
+    kind.decide(running, {
+      namespace,
+      observe: targets?.observe ?? (() => ({ kind: "loading" })),
+      webhookState: (key) => tests.webhooks.state(request, key),
+      ...tests.clocks.time(request, test.metadata.uid ?? ""),
+    });
+  const isRunning = phase !== undefined && !isFinished({ phase });
+  const start = isRunning ? undefined : decide(test, undefined);
+  if (start !== undefined && start.isStart !== true)
+    return { decision: start, followed: undefined, decide: (other) => decide(other, undefined) };
+  const running = start === undefined ? test : withStatus<T>(test, start.status);
+  const reader = { namespace, ...kind.reader?.(running) };
+  const following = { request, reader, targets: kind.targets(running, namespace), clusters: kind.clusters?.(running) ?? [] };
+  const followed = await followTargets(tests, context.cache, following, context.signal);
+  const decision = decide(running, followed);
+  const events = [...(start?.events ?? []), ...decision.events];
+  return { decision: { ...decision, events }, followed, decide: (other) => decide(other, followed) };
+}
+
+const withStatus = <T extends TestObject>(test: DeepReadonly<T>, status: DeepReadonly<object>): DeepReadonly<T> =>
+  // A status of the kind is decided by the kind itself.
+  ({ ...test, status }) as DeepReadonly<T>;
 
 /** A function that writes the status of tests if it differs, then records their events. */
 function writerOf<T extends TestObject, D extends TestDecision>(
@@ -185,7 +235,7 @@ function writerOf<T extends TestObject, D extends TestDecision>(
     const written = await ignoreConflict(
       client.applyStatus(type, configuration as unknown as ApplyConfiguration<T>, { fieldManager, signal }),
     );
-    if (written !== undefined) for (const draft of eventDrafts) events.event(before, draft);
+    if (written !== undefined) for (const draft of foldEvents(eventDrafts)) events.event(before, draft);
     return written;
   };
 }

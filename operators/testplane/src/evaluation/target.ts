@@ -13,6 +13,8 @@ export interface Target {
   readonly name?: string;
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
+  /** The workload whose Pods the objects are. */
+  readonly workload?: Target;
 }
 
 /** What the watches know about a target. */

@@ -1,4 +1,4 @@
-import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
+import { type LabelSelector, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import type { Resource } from "../functions/function.ts";
 import { valueAt } from "../functions/read.ts";
 import type { Observation, Target } from "./target.ts";
@@ -8,14 +8,14 @@ const workloadKinds = new Set(["apps/Deployment", "apps/StatefulSet", "apps/Daem
 
 const isWorkload = (apiVersion: string, kind: string): boolean => workloadKinds.has(`${apiVersion.split("/")[0]}/${kind}`);
 
-const podsIn = ({ namespace, cluster }: Target): Target => ({
-  ...{ apiVersion: "v1", kind: "Pod", namespace },
-  ...(cluster === undefined ? {} : { cluster }),
+const podsOfWorkload = (workload: Target): Target => ({
+  ...{ apiVersion: "v1", kind: "Pod", namespace: workload.namespace, workload },
+  ...(workload.cluster === undefined ? {} : { cluster: workload.cluster }),
 });
 
 /** Targets that must be watched with a target: the Pods of a workload. */
 export function relatedTargets(target: Target): readonly Target[] {
-  return isWorkload(target.apiVersion, target.kind) ? [podsIn(target)] : [];
+  return isWorkload(target.apiVersion, target.kind) ? [podsOfWorkload(target)] : [];
 }
 
 /** Whether a target is a Pod or has Pods. */
@@ -32,9 +32,13 @@ export function createPodsOf(
     const observation = observe(pods);
     if (observation.kind === "loading") return observation.error === undefined ? "loading" : undefined;
     if (observation.kind === "unknown-kind") return undefined;
-    const selector = selectorFromObject(valueAt(workload, "spec", "selector") as LabelSelector | undefined);
+    const selector = podSelector(workload);
     return observation.objects.filter((pod) =>
       selector.matches(valueAt(pod, "metadata", "labels") as Readonly<Record<string, string>> | undefined),
     );
   };
 }
+
+/** The selector of a workload's Pods. **Errors**: throws for an unknown operator. */
+export const podSelector = (workload: NonNullable<Resource>): Selector =>
+  selectorFromObject(valueAt(workload, "spec", "selector") as LabelSelector | undefined);

@@ -1,8 +1,10 @@
 import { apiVersionOf, type DeepReadonly, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
+import { createDeferred } from "@keelson/api-machinery/deferred";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger, Request } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
+import { Followers } from "./followers.ts";
 
 /** What a test watches: one or all objects of a kind in a namespace (`undefined` for cluster-scoped kinds). */
 export interface WatchTarget {
@@ -10,7 +12,12 @@ export interface WatchTarget {
   readonly namespace: string | undefined;
   /** Absent: all objects. */
   readonly name?: string | undefined;
+  /** Whether a change of an object, given before or after it, concerns the test. Default: always. Only without `name`. */
+  readonly concerns?: ((object: WatchedObject) => boolean) | undefined;
 }
+
+/** An object of a watch, with its `apiVersion` and `kind`. */
+export type WatchedObject = DeepReadonly<KubernetesObject> & { readonly apiVersion: string; readonly kind: string };
 
 /** The watched state of a kind in a namespace. */
 export interface WatchView {
@@ -18,9 +25,9 @@ export interface WatchView {
   readonly isListed: boolean;
   /** Why the last list or watch failed; cleared by the next success. */
   readonly error: unknown;
-  get(name: string): DeepReadonly<KubernetesObject> | undefined;
+  get(name: string): WatchedObject | undefined;
   /** Sorted by name. */
-  list(): readonly DeepReadonly<KubernetesObject>[];
+  list(): readonly WatchedObject[];
   /** Whether the watch has seen this resource version. */
   hasSeen(resourceVersion: string): boolean;
 }
@@ -36,12 +43,6 @@ export interface WatchSetOptions {
   readonly wake: (request: Request) => void;
   /** Maximum number of objects of a watch, which ends when there are more. Default: not limited. */
   readonly maxObjects?: number;
-}
-
-interface Follower {
-  readonly request: Request;
-  /** Absent: every object. */
-  readonly names: ReadonlySet<string> | undefined;
 }
 
 /**
@@ -65,37 +66,58 @@ export class WatchSet {
   /** Sets what a test follows. An empty list stops following. */
   follow(request: Request, targets: readonly WatchTarget[]): void {
     const id = `${request.namespace ?? ""}/${request.name}`;
-    const namesByKind = new Map<string, { readonly want: WatchTarget; names: Set<string> | undefined }>();
+    const byKind = new Map<string, WatchTarget[]>();
     for (const want of targets) {
       const key = keyOf(want.type, want.namespace);
-      const entry = namesByKind.get(key) ?? { want, names: new Set<string>() };
-      if (want.name === undefined) entry.names = undefined;
-      else entry.names?.add(want.name);
-      namesByKind.set(key, entry);
+      const wants = byKind.get(key);
+      if (wants === undefined) byKind.set(key, [want]);
+      else wants.push(want);
     }
-    for (const [key, { want, names }] of namesByKind) {
+    for (const [key, wants] of byKind) {
       let kind = this.#watched.get(key);
-      if (kind === undefined) {
-        kind = new WatchedKind(this.#options, want.type, want.namespace);
+      const [first] = wants;
+      if (kind === undefined && first !== undefined) {
+        kind = new WatchedKind(this.#options, first.type, first.namespace);
         this.#watched.set(key, kind);
       }
-      kind.followers.set(id, { request, names });
+      kind?.followers.set(id, request, wants);
     }
     for (const key of this.#watchesOf.get(id) ?? []) {
-      if (namesByKind.has(key)) continue;
+      if (byKind.has(key)) continue;
       const kind = this.#watched.get(key);
       kind?.followers.delete(id);
       if (kind === undefined || kind.followers.size > 0) continue;
       kind.stop();
       this.#watched.delete(key);
     }
-    if (namesByKind.size === 0) this.#watchesOf.delete(id);
-    else this.#watchesOf.set(id, new Set(namesByKind.keys()));
+    if (byKind.size === 0) this.#watchesOf.delete(id);
+    else this.#watchesOf.set(id, new Set(byKind.keys()));
   }
 
   /** The state of a watched kind. */
   view(type: ResourceType, namespace: string | undefined): WatchView | undefined {
     return this.#watched.get(keyOf(type, namespace));
+  }
+
+  /** Waits until the watch of a kind has seen a resource version, for at most `withinMs`. Resolves to whether it has. */
+  async whenSeen(
+    { type, namespace }: Pick<WatchTarget, "type" | "namespace">,
+    resourceVersion: string,
+    { withinMs, signal }: { readonly withinMs: number; readonly signal: AbortSignal },
+  ): Promise<boolean> {
+    const kind = this.#watched.get(keyOf(type, namespace));
+    if (kind === undefined) return false;
+    if (kind.hasSeen(resourceVersion)) return true;
+    const late = new AbortController();
+    const seen = createDeferred<boolean>();
+    const forget = kind.whenSeen(resourceVersion, () => seen.resolve(true));
+    const timeout = sleep(this.#options.clock, withinMs, AbortSignal.any([late.signal, signal])).catch(() => {});
+    try {
+      return await Promise.race([seen.promise, timeout.then(() => false)]);
+    } finally {
+      late.abort();
+      forget();
+    }
   }
 
   /** Stops all watches. */
@@ -110,8 +132,10 @@ const keyOf = (type: ResourceType, namespace: string | undefined): string =>
   `${apiVersionOf(type)}/${type.plural}@${namespace ?? ""}`;
 
 class WatchedKind implements WatchView {
-  readonly followers = new Map<string, Follower>();
-  readonly #objects = new Map<string, DeepReadonly<KubernetesObject>>();
+  readonly followers = new Followers();
+  readonly #objects = new Map<string, WatchedObject>();
+  readonly #identity: { readonly apiVersion: string; readonly kind: string };
+  #sorted: readonly WatchedObject[] | undefined;
   readonly #informer: Informer;
   readonly #abort = new AbortController();
   readonly #wake: (request: Request) => void;
@@ -126,6 +150,7 @@ class WatchedKind implements WatchView {
   ) {
     this.#wake = wake;
     this.#maxObjects = maxObjects;
+    this.#identity = { apiVersion: apiVersionOf(type), kind: type.kind };
     this.#informer = new Informer({
       client,
       type,
@@ -153,16 +178,21 @@ class WatchedKind implements WatchView {
     return this.#overflow ?? this.#informer.lastError;
   }
 
-  get(name: string): DeepReadonly<KubernetesObject> | undefined {
+  get(name: string): WatchedObject | undefined {
     return this.#objects.get(name);
   }
 
-  list(): readonly DeepReadonly<KubernetesObject>[] {
-    return [...this.#objects.entries()].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).map(([, object]) => object);
+  list(): readonly WatchedObject[] {
+    this.#sorted ??= [...this.#objects.entries()].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).map(([, object]) => object);
+    return this.#sorted;
   }
 
   hasSeen(resourceVersion: string): boolean {
     return this.#informer.hasSeen(resourceVersion);
+  }
+
+  whenSeen(resourceVersion: string, resolve: () => void): () => void {
+    return this.#informer.whenSeen(resourceVersion, resolve);
   }
 
   stop(): void {
@@ -177,42 +207,45 @@ class WatchedKind implements WatchView {
       this.#endWatch(new WatchLimitError(`must have at most ${this.#maxObjects} objects to be watched`));
       return;
     }
-    switch (effect.kind) {
-      case "replace":
-        this.#objects.clear();
-        for (const object of effect.objects) this.#objects.set(object.metadata.name ?? "", object);
-        this.#isListed = true;
-        this.#wakeLater(undefined);
-        return;
-      case "put":
-        this.#objects.set(effect.object.metadata.name ?? "", effect.object);
-        break;
-      case "remove":
-        this.#objects.delete(effect.object.metadata.name ?? "");
-        break;
+    this.#sorted = undefined;
+    if (effect.kind === "replace") {
+      this.#objects.clear();
+      for (const object of effect.objects) this.#objects.set(object.metadata.name ?? "", this.#identified(object));
+      this.#isListed = true;
+      this.#wakeAll();
+      return;
     }
-    this.#wakeLater(effect.object.metadata.name ?? "");
+    const { name = "" } = effect.object.metadata;
+    const before = this.#objects.get(name);
+    const after = effect.kind === "put" ? this.#identified(effect.object) : undefined;
+    if (after === undefined) this.#objects.delete(name);
+    else this.#objects.set(name, after);
+    this.#wakeLater(() => this.followers.concernedBy(name, before, after));
+  }
+
+  /** Items of a list have neither apiVersion nor kind, but assertions may name them. */
+  #identified(object: DeepReadonly<KubernetesObject>): WatchedObject {
+    return { ...object, ...this.#identity };
   }
 
   #endWatch(overflow: Error): void {
     this.#overflow = overflow;
     this.#abort.abort();
     this.#objects.clear();
+    this.#sorted = undefined;
     this.#isListed = false;
     this.#wakeAll();
   }
 
   /** Defers until the informer has recorded the version of the object, so that `hasSeen` is true for the woken tests. */
-  #wakeLater(name: string | undefined): void {
+  #wakeLater(requests: () => Iterable<Request>): void {
     queueMicrotask(() => {
-      for (const { request, names } of this.followers.values()) {
-        if (name === undefined || names === undefined || names.has(name)) this.#wake(request);
-      }
+      for (const request of requests()) this.#wake(request);
     });
   }
 
   #wakeAll(): void {
-    this.#wakeLater(undefined);
+    this.#wakeLater(() => this.followers.all());
   }
 }
 

@@ -28,6 +28,8 @@ export interface IntegrationTestDecision {
   readonly wakeAtMs?: number;
   /** Whether to delete the test, whose time to live has passed. */
   readonly deletesTest?: boolean;
+  /** Whether the test starts with this decision. */
+  readonly isStart?: boolean;
 }
 
 type Status = DeepReadonly<IntegrationTestStatus>;
@@ -122,7 +124,7 @@ function start(input: IntegrationTestInput): IntegrationTestDecision {
     events: [
       { type: "Normal", reason: "IntegrationTestStarted", note: `${spec.steps.length} steps, ${spec.mode ?? "Sequential"}` },
     ],
-    wakeAtMs: now + 1,
+    isStart: true,
   };
 }
 

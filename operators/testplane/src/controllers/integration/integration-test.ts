@@ -6,6 +6,7 @@ import { fieldManagers, finalizers } from "../../api/names.ts";
 import { stepNamespace } from "../../clusters/step-namespace.ts";
 import { collectFailure, needsFailureBundle } from "../../failures/collect-failure.ts";
 import { performAction } from "../../operations/perform-action.ts";
+import { stepTarget } from "../../operations/step-objects.ts";
 import { collectResult, deleteProgramPod } from "../../programs/collect-result.ts";
 import type { KeelsonProgram } from "../../programs/keelson-program.ts";
 import { podNameOf } from "../../programs/program-pod.ts";
@@ -70,7 +71,7 @@ export const createIntegrationTestController = (program: KeelsonProgram): Contro
 /** Performs the actions of steps. */
 async function act(
   decided: Decision,
-  scope: ActionScope<IntegrationTest>,
+  scope: ActionScope<IntegrationTest, Decision>,
   program: KeelsonProgram,
 ): Promise<number | undefined> {
   const { context, write } = scope;
@@ -123,9 +124,32 @@ async function act(
   const rejected = steps.flatMap((step, index) =>
     step.state === "Failed" && current.steps?.[index]?.state !== "Failed" ? [stepFailed(step)] : [],
   );
-  const written = await write(owner, { ...current, steps, ...(adopted.length === 0 ? {} : { adopted }) }, rejected);
+  const acted = { ...current, steps, ...(adopted.length === 0 ? {} : { adopted }) };
+  const next = rejected.length > 0 || retryAfterMs !== undefined ? undefined : await decideNext(owner, acted, pending, scope);
+  const written = await write(owner, next?.status ?? acted, [...rejected, ...(next?.events ?? [])]);
   if (written !== undefined) await deleteProgramPods(client, pending, steps, { test, signal });
   return retryAfterMs;
+}
+
+/**
+ * Decides about a status after its actions, so that it is not written without the first look at their objects. The next reconcile performs
+ * the actions of the decision. A failure is left to it too: its evidence is stored when it is written.
+ */
+async function decideNext(
+  owner: Test,
+  acted: Decision["status"],
+  pending: readonly PendingAction[],
+  scope: ActionScope<IntegrationTest, Decision>,
+): Promise<Decision | undefined> {
+  const home = acted.namespace ?? owner.metadata.namespace ?? "";
+  const changed = pending.flatMap(({ index, step }) => {
+    const { object, stage } = acted.steps?.[index] ?? {};
+    const target = stepTarget(step, stepNamespace(frozenSpec(acted, owner.spec), step, home));
+    if (stage !== "Converge" || target === undefined || object?.resourceVersion === undefined) return [];
+    return [{ target, resourceVersion: object.resourceVersion }];
+  });
+  const next = await scope.decideNext(owner, acted, changed);
+  return next === undefined || needsFailureBundle(next.status) ? undefined : next;
 }
 
 /** Stores the evidence of a failed round before the actions of its other steps change it. Resolves to undefined on a conflict. */
