@@ -8,6 +8,14 @@ export interface WireRequest {
   readonly target: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | undefined;
+  /** Whether the request carries credentials of its own, or none on purpose. The connection's certificate is not presented then. */
+  readonly hasOwnCredentials?: boolean;
+}
+
+/** A client certificate and its key (PEM). */
+export interface ClientCertificate {
+  readonly cert: string;
+  readonly key: string;
 }
 
 /** A complete response. A JSON body is parsed; an empty one is null. */
@@ -25,11 +33,16 @@ export interface ApiConnection {
   close(): void;
 }
 
-/** Connects to an API server by HTTPS; its certificate is verified against `authority` (PEM). */
-export function connectApi(url: string, authority: string): ApiConnection {
-  const agent = new Agent({ ca: authority, keepAlive: true });
+/**
+ * Connects to an API server by HTTPS; its certificate is verified against `authority` (PEM). `certificate` authenticates requests without
+ * credentials of their own. Default: none.
+ */
+export function connectApi(url: string, authority: string, certificate?: ClientCertificate): ApiConnection {
+  const plain = new Agent({ ca: authority, keepAlive: true });
+  const authenticated = certificate === undefined ? plain : new Agent({ ca: authority, keepAlive: true, ...certificate });
 
-  function open({ method, target, headers, body }: WireRequest): Promise<IncomingMessage> {
+  function open({ method, target, headers, body, hasOwnCredentials }: WireRequest): Promise<IncomingMessage> {
+    const agent = hasOwnCredentials === true ? plain : authenticated;
     return new Promise((resolve, reject) => {
       const outgoing = request(new URL(target, url), { method, headers, agent }, resolve);
       outgoing.on("error", reject);
@@ -43,7 +56,10 @@ export function connectApi(url: string, authority: string): ApiConnection {
       const response = await open(wireRequest);
       return readAnswer(response);
     },
-    close: () => agent.destroy(),
+    close() {
+      plain.destroy();
+      authenticated.destroy();
+    },
   };
 }
 

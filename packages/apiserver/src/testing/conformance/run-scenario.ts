@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, jsonEquals } from "@keelson/api-machinery";
 import { jsonPatch } from "@keelson/api-machinery/patch";
 import { type Answer, type ApiConnection, readAnswer, type WireRequest } from "./api-connection.ts";
+import { failedAssertions } from "./assertions.ts";
 import { Comparison } from "./compare.ts";
 import { minTimeoutMs, type RecordedRequest, type Scenario, type Step, type Until } from "./corpus.ts";
 import { isPlural, removeAt, valuesAt } from "./document-path.ts";
@@ -16,15 +17,19 @@ interface StepResult extends Partial<Answer> {
   readonly isTimedOut?: boolean;
 }
 
+/** Options of {@link runScenario}. */
+interface RunOptions {
+  readonly run: string;
+  readonly token: string;
+  readonly patienceMs?: number;
+}
+
 /**
  * Sends the requests of a scenario and compares the responses with the recorded ones. Resolves to the differences, one line each; empty if
- * the server conforms. `run` is a unique name for this run, `token` belongs to a user with all rights.
+ * the server conforms. `run` is a unique name for this run. `token` belongs to a user with all rights; empty if the connection has a certificate
+ * of such a user. Results are awaited for `patienceMs` even if the recording says less. Default: {@link minTimeoutMs}.
  */
-export function runScenario(
-  api: ApiConnection,
-  scenario: Scenario,
-  options: { readonly run: string; readonly token: string },
-): Promise<readonly string[]> {
+export function runScenario(api: ApiConnection, scenario: Scenario, options: RunOptions): Promise<readonly string[]> {
   return new ScenarioRun(api, scenario, options).run();
 }
 
@@ -32,6 +37,7 @@ class ScenarioRun {
   readonly #api: ApiConnection;
   readonly #scenario: Scenario;
   readonly #token: string;
+  readonly #patienceMs: number;
   /** Names of the run's namespaces. */
   readonly #namespaces: readonly string[];
   readonly #steps: Record<string, unknown> = {};
@@ -40,8 +46,9 @@ class ScenarioRun {
   readonly #watches = new Map<string, WatchReader>();
   readonly #found: string[] = [];
 
-  constructor(api: ApiConnection, scenario: Scenario, { run, token }: { readonly run: string; readonly token: string }) {
+  constructor(api: ApiConnection, scenario: Scenario, { run, token, patienceMs = minTimeoutMs }: RunOptions) {
     this.#api = api;
+    this.#patienceMs = patienceMs;
     this.#scenario = scenario;
     this.#token = token;
     const namespaces = Object.fromEntries((scenario.namespaces ?? []).map((name) => [name, `c-${name}-${run}`]));
@@ -100,7 +107,7 @@ class ScenarioRun {
     const request = wireRequest(step.request, this.#variables, this.#token);
     if (step.watch !== undefined) return this.#openWatch(step, request);
     const { eventually } = step;
-    const deadline = performance.now() + Math.max(eventually?.timeoutMs ?? 0, minTimeoutMs);
+    const deadline = performance.now() + Math.max(eventually?.timeoutMs ?? 0, this.#patienceMs);
     for (;;) {
       const answer = await this.#api.send(request);
       if (eventually === undefined || holds(eventually.until ?? {}, answer, this.#variables)) return answer;
@@ -112,7 +119,7 @@ class ScenarioRun {
   async #openWatch({ name, watch = {} }: Step, request: WireRequest): Promise<StepResult> {
     const response = await this.#api.open(request);
     if (response.statusCode !== 200) return readAnswer(response);
-    const reader = readWatch(response);
+    const reader = readWatch(response, this.#patienceMs);
     const head = { status: 200, headers: response.headers };
     if (watch.open === true) {
       this.#watches.set(name, reader);
@@ -187,7 +194,7 @@ function wireRequest(recorded: RecordedRequest, variables: Variables, defaultTok
   if (type !== undefined) headers["content-type"] = type;
   if (accept !== undefined) headers["accept"] = accept;
   if (body !== undefined) headers["content-length"] = String(Buffer.byteLength(body));
-  return { method, target, headers, body };
+  return { method, target, headers, body, hasOwnCredentials: recorded.token !== undefined };
 }
 
 function bodyOf({ body, bodyText, bodyFrom }: RecordedRequest, variables: Variables): string | undefined {
@@ -256,42 +263,4 @@ function identityOf(object: unknown): string[] {
 
 function messageOf(body: unknown): string {
   return isJsonObject(body) && typeof body["$message"] === "string" ? body["$message"].slice(0, 400) : "";
-}
-
-function failedAssertions(step: Step, variables: Variables): string[] {
-  return (step.assert ?? []).flatMap((assertion) =>
-    Object.entries(assertion).flatMap(([kind, operands]) => {
-      const list = Array.isArray(operands) ? operands : [operands];
-      let values: unknown[];
-      try {
-        values = list.map((operand) => substitute(operand, variables));
-      } catch (error) {
-        if (kind === "absent" && error instanceof MissingVariable) return [];
-        return [`assertion ${kind} of ${JSON.stringify(operands)}: ${String(error)}`];
-      }
-      if (isTrue(kind, values)) return [];
-      return [`assertion ${kind} of ${JSON.stringify(operands)} does not hold: ${JSON.stringify(values).slice(0, 300)}`];
-    }),
-  );
-}
-
-function isTrue(kind: string, [a, b]: readonly unknown[]): boolean {
-  switch (kind) {
-    case "equal":
-      return jsonEquals(a, b);
-    case "notEqual":
-      return !jsonEquals(a, b);
-    case "rvLess":
-      return Number(a) < Number(b);
-    case "rvLessOrEqual":
-      return Number(a) <= Number(b);
-    case "exists":
-      return a !== null;
-    case "length":
-      return (Array.isArray(a) || typeof a === "string" ? a.length : -1) === b;
-    case "matches":
-      return typeof a === "string" && new RegExp(String(b)).test(a);
-    default:
-      return false;
-  }
 }

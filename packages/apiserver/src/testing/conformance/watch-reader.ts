@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
 import { isJsonObject } from "@keelson/api-machinery";
-import { minTimeoutMs, type TakeEvents } from "./corpus.ts";
+import type { TakeEvents } from "./corpus.ts";
 import { isIgnoredObject } from "./normalise.ts";
 
 /** Reads the events of an open watch. */
@@ -10,8 +10,11 @@ export interface WatchReader {
   close(): void;
 }
 
-/** Reads a watch in the background, one JSON document per line. */
-export function readWatch(response: IncomingMessage): WatchReader {
+/**
+ * Reads a watch in the background, one JSON document per line. Expected events are awaited for `patienceMs` even if the recording says
+ * less.
+ */
+export function readWatch(response: IncomingMessage, patienceMs: number): WatchReader {
   const events: unknown[] = [];
   let isClosed = false;
   let wake = (): void => undefined;
@@ -56,7 +59,7 @@ export function readWatch(response: IncomingMessage): WatchReader {
         }
       };
       await read(
-        performance.now() + (count > 0 ? Math.max(timeoutMs, minTimeoutMs) : timeoutMs),
+        performance.now() + (count > 0 ? Math.max(timeoutMs, patienceMs) : timeoutMs),
         () => !untilClosed && matching.length >= count,
       );
       if (quietMs > 0) await read(performance.now() + quietMs, () => false);

@@ -69,6 +69,25 @@ describe("restarts", () => {
 });
 
 describe("termination", () => {
+  test("keeps a terminal phase that another client wrote, and stops the containers", () => {
+    const simulated = new SimulatedPod(podOf()).started();
+    const { pod } = simulated.state;
+    const status = { phase: "Failed" as const, reason: "NodeLost", message: "gone" };
+    simulated.apply({ kind: "changed", pod: { ...pod, status: { ...pod.status, ...status } } });
+    expect(simulated.actions).toEqual(["stop main"]);
+    expect(simulated.status).toMatchObject(status);
+    expect(simulated.exited(0).actions).toEqual([]);
+    expect(simulated.status).toMatchObject(status);
+    expect(simulated.deleted(0).actions).toEqual(["release"]);
+  });
+
+  test("of a Pod whose phase another client ended before it started starts nothing", () => {
+    const simulated = new SimulatedPod({ ...podOf(), status: { phase: "Succeeded" } });
+    expect(simulated.actions).toEqual([]);
+    expect(simulated.record("main").current.kind).toBe("waiting");
+    expect(simulated.status.phase).toBe("Succeeded");
+  });
+
   test("stops with the grace period of the deletion, and releases the object once everything has exited", () => {
     const simulated = new SimulatedPod(podOf()).started().deleted(7);
     expect(simulated.effects).toContainEqual({ kind: "stop", name: "main", attempt: 0, graceMs: 7_000 });

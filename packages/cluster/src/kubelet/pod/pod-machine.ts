@@ -10,6 +10,7 @@ import {
   type PodStep,
 } from "./pod-state.ts";
 import { resizeContainers } from "../resources/pod-resize.ts";
+import { recordedEnd } from "./recorded-end.ts";
 import { graceMs, type Role } from "./pod-view.ts";
 import type { ProbeKind } from "../probes/probe-record.ts";
 
@@ -67,6 +68,10 @@ function decideStop(state: PodState, now: number, effects: PodEffect[]): PodStat
       ...state,
       stop: { reason: state.stop?.reason ?? "deleted", graceMs: Math.min(state.stop?.graceMs ?? grace, grace) },
     };
+  }
+  if (state.end === undefined) {
+    const recorded = recordedEnd(state.pod);
+    if (recorded.end !== undefined) return { ...state, ...recorded };
   }
   const deadline = deadlineOf(state);
   if (state.stop === undefined && state.end === undefined && deadline !== undefined && deadline <= now) {

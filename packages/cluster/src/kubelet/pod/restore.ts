@@ -12,6 +12,7 @@ import {
   newContainer,
   type PodState,
 } from "./pod-state.ts";
+import { recordedEnd } from "./recorded-end.ts";
 import { type ContainerView, type PodView, plannedContainers } from "./pod-view.ts";
 
 /** A program of a Pod, running or exited, as found in its driver. */
@@ -97,10 +98,7 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     setupRetryAt: 0,
     setupFailures: 0,
     containers,
-    ...(phase === "Succeeded" || phase === "Failed" ? { end: phase } : {}),
-    ...(phase === "Failed" && pod.status?.reason !== undefined
-      ? { failure: { reason: pod.status.reason, message: pod.status.message ?? "" } }
-      : {}),
+    ...recordedEnd(pod),
     ...evictionOf(pod),
     isReleased: false,
   };
