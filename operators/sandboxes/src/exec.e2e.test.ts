@@ -25,6 +25,7 @@ describe("exec", () => {
       terminal?: { columns: number; rows: number };
       env?: Record<string, string>;
       workingDir?: string;
+      user?: string;
     },
     parts: readonly Part[] = [{ case: "closeStdin", value: true }],
     prompt = "",
@@ -80,6 +81,26 @@ describe("exec", () => {
     for (const fault of faults)
       await expect(exec({ command: ["true"], ...fault })).rejects.toMatchObject({ code: Code.InvalidArgument });
     expect((await exec({ command: ["true"], workingDir: "/none" })).exitCode).not.toBe(0);
+  });
+
+  it("runs a command as another user of the sandbox, also in the background and on a terminal", async () => {
+    const script = "id -u; id -g; touch /tmp/$(id -u) && cat mine >/dev/null && ls /work";
+    if (process.getuid?.() !== 0) {
+      await expect(exec({ command: ["id"], user: "1000" })).rejects.toMatchObject({ code: Code.Unimplemented });
+      return;
+    }
+    expect((await exec({ command: ["sh", "-c", script], user: "1000:7" })).stdout).toBe("1000\n7\nmine\n");
+    expect((await exec({ command: ["sh", "-c", script], user: "nobody" })).stdout).toBe("65534\n65534\nmine\n");
+    const terminal = { columns: 80, rows: 24 };
+    expect((await exec({ command: ["id", "-u"], user: "1000", terminal })).stdout).toBe("1000\r\n");
+    const key = { sandboxName: "one", namespace };
+    const { processId } = await local.processes.start({ ...key, command: ["id", "-u"], user: "12" });
+    let background = "";
+    for await (const { output } of local.processes.output({ ...key, processId }))
+      if (output.case === "stdout") background += Buffer.from(output.value).toString();
+    expect(background).toBe("12\n");
+    for (const user of ["no one", "-1", "1:", "missing", "4294967295"])
+      await expect(exec({ command: ["id"], user }), user).rejects.toMatchObject({ code: Code.InvalidArgument });
   });
 
   it("grants no capabilities and no new privileges", async () => {

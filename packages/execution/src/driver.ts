@@ -116,6 +116,12 @@ export interface ExecSpec {
   readonly env?: Readonly<Record<string, string>>;
   /** Folder in which the command starts, as the program sees it. Default: the program's. */
   readonly cwd?: string;
+  /**
+   * `name`, `uid` or `uid:gid` in the program's root: the command runs as this user instead of the program's. A user without an explicit
+   * group is in its groups of `/etc/group`. The host ids are those of the program's own range and never the host's users. Needs root, and
+   * `containerd`, or `bubblewrap` with `isolation.hasPrivateUser`. Default: the program's user.
+   */
+  readonly user?: string;
   /** Runs the command on a terminal of this size, which merges standard output and error. Default: pipes. */
   readonly terminal?: TerminalSize;
 }
@@ -192,8 +198,8 @@ export interface Program {
   /** Sets the size of the program's terminal; does nothing if it has none or has terminated. */
   resize(size: TerminalSize): Promise<void>;
   /**
-   * Runs a command where the program runs: with its root, mounts, processes, user, folder and limits. Throws `NotRunning`, `Paused`, and
-   * `InvalidSpec` for an invalid command.
+   * Runs a command where the program runs: with its root, mounts, processes, folder and limits. Throws `NotRunning`, `Paused`,
+   * `InvalidSpec` for an invalid command or an unknown user, and `Unsupported` if it cannot run as the user.
    */
   exec(spec: ExecSpec): Promise<ExecSession>;
   /**

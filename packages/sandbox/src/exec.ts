@@ -9,6 +9,8 @@ export interface StartOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Absolute. Default: the sandbox's. */
   readonly workingDir?: string;
+  /** User inside the sandbox: a name of its image, a uid or `uid:gid`. Default: the sandbox's. */
+  readonly user?: string;
   /** Kills the command after this time. Default: never. */
   readonly timeoutMs?: number;
   /** Runs the command on a terminal, which merges its outputs. */
@@ -58,10 +60,10 @@ export async function startCommand(
   command: string | readonly string[],
   options: StartOptions = {},
 ): Promise<Command> {
-  const { env = {}, workingDir = "", timeoutMs = 0, terminal, background = false, stdin = false, signal } = options;
+  const { env = {}, workingDir = "", user = "", timeoutMs = 0, terminal, background = false, stdin = false, signal } = options;
   const request = {
     ...key,
-    ...{ workingDir, stdin },
+    ...{ workingDir, user, stdin },
     env: { ...env },
     command: typeof command === "string" ? ["sh", "-c", command] : [...command],
     timeoutMs: BigInt(Math.ceil(timeoutMs)),

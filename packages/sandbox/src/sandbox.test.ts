@@ -207,11 +207,17 @@ describe("a command", () => {
           part(6, exit(3)),
         ),
     ];
-    const result = await box.exec("echo", { stdin: "typed", env: { A: "b" }, workingDir: "/tmp", timeoutMs: 1000 });
+    const result = await box.exec("echo", {
+      stdin: "typed",
+      env: { A: "b" },
+      workingDir: "/tmp",
+      user: "7:8",
+      timeoutMs: 1000,
+    });
     expect(result).toMatchObject({ exitCode: 3, stdout: "out", stderr: "err" });
     expect(input).toBe("typed.");
     expect(started[0]).toMatchObject({
-      ...{ command: ["sh", "-c", "echo"], env: { A: "b" }, workingDir: "/tmp", stdin: true },
+      ...{ command: ["sh", "-c", "echo"], env: { A: "b" }, workingDir: "/tmp", user: "7:8", stdin: true },
       ...{ timeoutMs: 1000n, maxUnattendedMs: 30_000n },
     });
     expect(signals).toEqual([]);

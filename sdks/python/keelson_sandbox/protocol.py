@@ -144,6 +144,7 @@ class ExecStart(TypedDict, total=False):
     terminal: TerminalSize
     env: Dict[str, str]
     workingDir: str
+    user: str
 
 
 class ExecRequest(TypedDict, total=False):
@@ -173,6 +174,7 @@ class StartProcessRequest(TypedDict, total=False):
     stdin: bool
     timeoutMs: str
     maxUnattendedMs: str
+    user: str
 
 
 class ListProcessesRequest(TypedDict, total=False):

@@ -169,11 +169,14 @@ class Sandbox:
         *,
         env: Optional[Mapping[str, str]] = None,
         working_dir: str = "",
+        user: str = "",
         timeout: Optional[float] = None,
         stdin: bool = False,
         background: bool = False,
     ) -> Command:
         """Starts a command and returns; a text is run by `sh -c`. It is killed after `timeout` seconds.
+
+        `user` is a name of the image, a uid or uid:gid, inside the sandbox; empty: that of the sandbox.
 
         Unless it runs in the `background`, it is also killed 30 s after nothing follows its output. In the background, the last 512 KiB of
         its output are kept. `stdin` keeps standard input open for `Command.write`.
@@ -183,6 +186,7 @@ class Sandbox:
             "command": ["sh", "-c", command] if isinstance(command, str) else list(command),
             "env": dict(env or {}),
             "workingDir": working_dir,
+            "user": user,
             "stdin": stdin,
             "timeoutMs": str(math.ceil((timeout or 0) * 1000)),
             "maxUnattendedMs": "0" if background else str(_MAX_UNATTENDED_MS),
@@ -197,17 +201,19 @@ class Sandbox:
         stdin: Optional[Text] = None,
         env: Optional[Mapping[str, str]] = None,
         working_dir: str = "",
+        user: str = "",
         timeout: Optional[float] = None,
         check: bool = False,
         on_output: Optional[Callable[[OutputChunk], None]] = None,
         max_output_bytes: int = 16 * 1024 * 1024,
     ) -> ExecResult:
-        """Runs a command to its end; a text is run by `sh -c`.
+        """Runs a command to its end; a text is run by `sh -c`. `user` is that of `start`.
 
         Raises TimedOut after `timeout` seconds, ResourceExhausted if an output exceeds `max_output_bytes`, and with `check` CommandFailed if
         the exit code is not 0. An exception, such as KeyboardInterrupt, kills the command.
         """
-        running = self.start(command, env=env, working_dir=working_dir, timeout=timeout, stdin=stdin is not None)
+        settings: Dict[str, Any] = {"env": env, "working_dir": working_dir, "user": user, "timeout": timeout}
+        running = self.start(command, stdin=stdin is not None, **settings)
         outputs = {"stdout": bytearray(), "stderr": bytearray()}
         try:
             if stdin is not None:

@@ -190,11 +190,12 @@ class SandboxTest(unittest.TestCase):
             )
 
         self.answers.update(Start={"processId": "p"}, Output=output)
-        result = self.box.exec("cat", stdin="typed", env={"A": "b"}, working_dir="/tmp", timeout=1.5)
+        result = self.box.exec("cat", stdin="typed", env={"A": "b"}, working_dir="/tmp", user="7:8", timeout=1.5)
         self.assertEqual((result.stdout, result.stderr, result.exit_code), ("out", "err", 3))
         self.assertEqual(self.input, b"typed")
         start = self.request("Start")
         self.assertEqual(start["command"], ["sh", "-c", "cat"])
+        self.assertEqual((start["workingDir"], start["user"]), ("/tmp", "7:8"))
         self.assertEqual((start["timeoutMs"], start["maxUnattendedMs"], start["stdin"]), ("1500", "30000", True))
 
     def test_writes_after_what_a_command_has_accepted_and_one_write_at_a_time(self):

@@ -35,12 +35,17 @@ export const failureOf = (error: unknown): object => ({
   message: error instanceof Error ? error.message : String(error),
 });
 
-/** The command of an exec request: `command` once per argument, `env` once per variable, `workingDir`, `columns` and `rows` for a terminal. */
+/** The command of an exec request: `command` once per argument, `env` once per variable, `workingDir`, `user`, `columns` and `rows` for a terminal. */
 export function execSpec(query: URLSearchParams): ExecSpec {
   const [first, ...rest] = query.getAll("command");
   if (first === undefined || first === "") throw new RequestError(400, "command: must name a program");
   const cwd = query.get("workingDir") ?? undefined;
-  const settings = { env: readEnvironment(query.getAll("env")), ...(cwd !== undefined && { cwd }) };
+  const user = query.get("user") ?? undefined;
+  const settings = {
+    env: readEnvironment(query.getAll("env")),
+    ...(cwd !== undefined && { cwd }),
+    ...(user !== undefined && { user }),
+  };
   if (!query.has("columns")) return { command: [first, ...rest], ...settings };
   const terminal = { columns: Number(query.get("columns")), rows: Number(query.get("rows")) };
   if (!isTerminalSize(terminal)) throw new RequestError(400, "columns, rows: must be 1 to 10000");

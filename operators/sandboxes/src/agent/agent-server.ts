@@ -85,10 +85,8 @@ class HttpsAgentServer implements AgentServer {
     [agentPaths.volumes, (request, response) => this.#volumes(request, response)],
     [agentPaths.files, (request, response, query) => this.#files(request, response, query)],
     [agentPaths.watchFiles, (request, response, query) => this.#watchFiles(request, response, query)],
-    [
-      agentPaths.processes,
-      (request, response, query) => answerProcesses(request, response, this.#hostOf(query), this.#processes),
-    ],
+    [agentPaths.processes, (request, response, query) => this.#runProcesses(request, response, query)],
+    [agentPaths.processesAs, (request, response, query) => this.#runProcesses(request, response, query)],
     [agentPaths.processOutput, (request, response, query) => this.#processOutput(request, response, query)],
     [agentPaths.status, (request, response, query) => this.#status(request, response, query)],
     [agentPaths.logs, (request, response, query) => this.#logs(request, response, query)],
@@ -193,6 +191,10 @@ class HttpsAgentServer implements AgentServer {
       throw error instanceof VolumeError ? new RequestError(volumeStatus[error.code], error.message) : error;
     });
     send(response, 200, { success: true });
+  }
+
+  #runProcesses(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
+    return answerProcesses(request, response, this.#hostOf(query), this.#processes);
   }
 
   async #files(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {

@@ -47,12 +47,13 @@ export class AgentUpgrades {
 
   async #serve(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const { pathname, searchParams } = urlOf(request);
-    const isKnown = pathname === agentPaths.exec || pathname === agentPaths.connect;
+    const isExec = pathname === agentPaths.exec || pathname === agentPaths.execAs;
+    const isKnown = isExec || pathname === agentPaths.connect;
     if (!isKnown || request.headers.upgrade !== execProtocol)
       throw new RequestError(404, `upgrade not supported; use ${agentPaths.exec} with ${execProtocol}`);
     const program = this.#options.manager.program(searchParams.get("sandboxId") ?? "");
     if (program === undefined) throw sandboxNotFound();
-    if (pathname === agentPaths.exec) await this.#exec(program, searchParams, socket, head);
+    if (isExec) await this.#exec(program, searchParams, socket, head);
     else await this.#connect(program, searchParams, socket, head);
   }
 

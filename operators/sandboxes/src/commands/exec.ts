@@ -10,6 +10,12 @@ type Request = ExecRequest["request"];
 const execFlags = {
   env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "environment variable of the command" }),
   workingDir: textFlag({ name: "working-dir", value: "DIR", description: "folder in which the command starts" }),
+  user: textFlag({
+    name: "user",
+    short: "u",
+    value: "USER[:GROUP]",
+    description: "user of the command inside the sandbox: a name of its image, a uid or uid:gid",
+  }),
 };
 
 /** `keelson sandbox exec`: runs a command in a running sandbox, optionally on this terminal. */
@@ -38,6 +44,7 @@ export const execCommand: CommandDefinition = {
           ...{ sandboxName, namespace, command },
           env: Object.fromEntries(execFlags.env.read(context.flags)),
           workingDir: execFlags.workingDir.read(context.flags) ?? "",
+          user: execFlags.user.read(context.flags) ?? "",
           ...(terminal && { terminal }),
         }),
       });
@@ -70,6 +77,7 @@ async function startDetached(
       ...{ sandboxName, namespace, command: [...command] },
       env: Object.fromEntries(execFlags.env.read(context.flags)),
       workingDir: execFlags.workingDir.read(context.flags) ?? "",
+      user: execFlags.user.read(context.flags) ?? "",
     },
     { signal: context.signal },
   );

@@ -2,7 +2,6 @@ import { once } from "node:events";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { Agent, request } from "node:https";
 import type { Duplex } from "node:stream";
-import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { TerminalSize } from "@keelson/execution";
 import type { ProcessOperation, ProcessResult } from "../processes/process-operations.ts";
@@ -22,6 +21,7 @@ import {
   fileResultHeader,
   type VolumeChange,
 } from "../protocol/protocol.ts";
+import { answerFailure, userFailure } from "./agent-failure.ts";
 import { fileAnswerOf, parseJson, readBytes, readFolderReports, readLogBytes, readStatuses, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
 import { type AgentBudget, ReportBudget, type StatusOptions } from "./report-budget.ts";
@@ -110,7 +110,7 @@ class HttpsAgentClient implements AgentClient {
   async create(sandbox: AgentSandbox): Promise<CreateAnswer> {
     const { status, text } = await this.#post(agentPaths.create, { sandbox });
     // The agent answers an invalid sandbox with 400: it is final, and nothing was started.
-    if (![200, 400, 409, 500].includes(status)) throw this.#failure(status, text);
+    if (![200, 400, 409, 500].includes(status)) throw answerFailure(this.#url, status, text);
     return createAnswerOf(parseJson(text));
   }
 
@@ -134,7 +134,7 @@ class HttpsAgentClient implements AgentClient {
 
   async status(): Promise<AgentStatus> {
     const { status, content } = await this.#exchange(agentPaths.status, {});
-    if (status !== 200) throw this.#failure(status, content.toString("utf8"));
+    if (status !== 200) throw answerFailure(this.#url, status, content.toString("utf8"));
     return agentStatusOf(parseJson(content.toString("utf8")));
   }
 
@@ -150,7 +150,7 @@ class HttpsAgentClient implements AgentClient {
       method: "POST",
       body: data ?? new Uint8Array(),
     });
-    if (status !== 200) throw this.#failure(status, content.toString("utf8"));
+    if (status !== 200) throw answerFailure(this.#url, status, content.toString("utf8"));
     return fileAnswerOf(content, header(fileResultHeader));
   }
 
@@ -165,8 +165,10 @@ class HttpsAgentClient implements AgentClient {
 
   async processes(sandboxId: string, operation: ProcessOperation): Promise<ProcessResult> {
     const query = new URLSearchParams({ sandboxId });
-    const { status, text } = await this.#post(`${agentPaths.processes}?${query.toString()}`, operation);
-    if (status !== 200) throw this.#failure(status, text);
+    const hasUser = operation.kind === "start" && operation.user !== undefined;
+    const path = hasUser ? agentPaths.processesAs : agentPaths.processes;
+    const { status, text } = await this.#post(`${path}?${query.toString()}`, operation);
+    if (status !== 200) throw (hasUser ? userFailure : answerFailure)(this.#url, status, text);
     return processResultOf(parseJson(text));
   }
 
@@ -190,9 +192,9 @@ class HttpsAgentClient implements AgentClient {
     command: readonly string[],
     size: TerminalSize | undefined,
     signal: AbortSignal,
-    { env = {}, workingDir }: ExecSettings = {},
+    { env = {}, workingDir, user }: ExecSettings = {},
   ): Promise<ExecConnection> {
-    const query = new URLSearchParams({ sandboxId });
+    const query = new URLSearchParams({ sandboxId, ...(user !== undefined && { user }) });
     for (const [name, value] of Object.entries(env)) query.append("env", `${name}=${value}`);
     if (workingDir !== undefined) query.set("workingDir", workingDir);
     for (const argument of command) query.append("command", argument);
@@ -200,7 +202,8 @@ class HttpsAgentClient implements AgentClient {
       query.set("columns", String(size.columns));
       query.set("rows", String(size.rows));
     }
-    return this.#upgrade(`${agentPaths.exec}?${query.toString()}`, signal);
+    if (user === undefined) return this.#upgrade(`${agentPaths.exec}?${query.toString()}`, signal);
+    return this.#upgrade(`${agentPaths.execAs}?${query.toString()}`, signal, userFailure);
   }
 
   connectPort(sandboxId: string, port: number, signal: AbortSignal): Promise<ExecConnection> {
@@ -208,7 +211,7 @@ class HttpsAgentClient implements AgentClient {
     return this.#upgrade(`${agentPaths.connect}?${query.toString()}`, signal);
   }
 
-  async #upgrade(path: string, signal: AbortSignal): Promise<ExecConnection> {
+  async #upgrade(path: string, signal: AbortSignal, failure = answerFailure): Promise<ExecConnection> {
     const headers = { connection: "Upgrade", upgrade: execProtocol };
     const sent = this.#send(path, { headers, signal });
     const [response, socket, head] = await new Promise<[IncomingMessage, Duplex?, Buffer?]>((resolve, reject) => {
@@ -216,7 +219,7 @@ class HttpsAgentClient implements AgentClient {
       sent.once("response", (answer) => resolve([answer]));
       sent.on("error", reject);
     });
-    if (socket === undefined) throw this.#failure(response.statusCode ?? 500, await readText(response, maxErrorBytes));
+    if (socket === undefined) throw failure(this.#url, response.statusCode ?? 500, await readText(response, maxErrorBytes));
     const abort = (): void => void socket.destroy();
     signal.addEventListener("abort", abort, { once: true });
     socket.once("close", () => signal.removeEventListener("abort", abort));
@@ -235,7 +238,7 @@ class HttpsAgentClient implements AgentClient {
 
   async #postOk(path: string, value: unknown): Promise<void> {
     const { status, text } = await this.#post(path, value);
-    if (status !== 200) throw this.#failure(status, text);
+    if (status !== 200) throw answerFailure(this.#url, status, text);
   }
 
   /** Sends a request and reads the whole answer, within {@link responseTimeoutMs}. */
@@ -259,7 +262,8 @@ class HttpsAgentClient implements AgentClient {
   async #stream(path: string, signal: AbortSignal): Promise<IncomingMessage> {
     // A request adds a listener to its signal until it ends, and many streams can share a signal. A signal of its own adds none.
     const response = await this.#respond(path, { signal: AbortSignal.any([signal]) });
-    if (response.statusCode !== 200) throw this.#failure(response.statusCode ?? 500, await readText(response, maxErrorBytes));
+    if (response.statusCode !== 200)
+      throw answerFailure(this.#url, response.statusCode ?? 500, await readText(response, maxErrorBytes));
     return response;
   }
 
@@ -288,13 +292,5 @@ class HttpsAgentClient implements AgentClient {
     });
     sent.end(body);
     return sent;
-  }
-
-  #failure(status: number, text: string): AgentError {
-    const value = parseJson(text);
-    const message = isJsonObject(value) && typeof value.message === "string" ? value.message : text.slice(0, 500);
-    return new AgentError("Rejected", message === "" ? `the agent at ${this.#url} answered with status ${status}` : message, {
-      status,
-    });
   }
 }

@@ -12,6 +12,8 @@ export interface ProcessStart {
   readonly env: Readonly<Record<string, string>>;
   /** Default: the sandbox's. */
   readonly workingDir?: string;
+  /** A name in the sandbox's root, a uid or uid:gid. Default: the sandbox's. */
+  readonly user?: string;
   readonly terminal?: TerminalSize;
   /** Whether standard input stays open for `input`. */
   readonly hasInput: boolean;
@@ -83,10 +85,11 @@ export function parseProcessOperation(value: unknown): ProcessOperation | undefi
 }
 
 function parseStart(processId: string, value: Readonly<Record<string, unknown>>): ProcessStart | undefined {
-  const { command, env, workingDir, terminal, hasInput, timeoutMs, maxUnattendedMs } = value;
+  const { command, env, workingDir, user, terminal, hasInput, timeoutMs, maxUnattendedMs } = value;
   if (!Array.isArray(command) || !command.every(isText) || !isNonEmpty(command)) return undefined;
   if (!isJsonObject(env) || !isCount(timeoutMs) || !isCount(maxUnattendedMs)) return undefined;
   if (workingDir !== undefined && !isText(workingDir)) return undefined;
+  if (user !== undefined && !isText(user)) return undefined;
   if (terminal !== undefined && !isTerminalSize(terminal)) return undefined;
   const variables = Object.entries(env).filter((entry): entry is [string, string] => isText(entry[1]));
   return {
@@ -94,6 +97,7 @@ function parseStart(processId: string, value: Readonly<Record<string, unknown>>)
     env: Object.fromEntries(variables),
     hasInput: hasInput === true,
     ...(workingDir !== undefined && { workingDir }),
+    ...(user !== undefined && { user }),
     ...(terminal !== undefined && { terminal }),
   };
 }

@@ -72,10 +72,11 @@ export class SandboxProcesses {
   async #launch(host: ProcessHost, spec: ProcessStart): Promise<SandboxProcess> {
     const endUse = this.#begin(host.id);
     try {
-      const { command, env, workingDir, terminal } = spec;
+      const { command, env, workingDir, user, terminal } = spec;
       const session = await host.exec({
         ...{ command, env },
         ...(workingDir !== undefined && { cwd: workingDir }),
+        ...(user !== undefined && { user }),
         ...(terminal !== undefined && { terminal }),
       });
       const process = new SandboxProcess(spec, session, this.#clock);

@@ -17,6 +17,8 @@ export const agentPaths = {
   logs: "/api/v1/agent/logs",
   /** Keelson's: upgrades to the protocol of `exec-frames.ts`. */
   exec: "/api/v1/agent/exec",
+  /** Keelson's: as `exec`, with a `user`. A path of its own, because agents of earlier versions ignore unknown parameters. */
+  execAs: "/api/v1/agent/exec-as",
   /** Keelson's: as `exec`, but connects to the exposed port `port`. `stdin` and `closeStdin` are its input, `stdout` and `exit` its output. */
   connect: "/api/v1/agent/connect",
   /** Keelson's: changes the expiry of a sandbox, {@link ExpiryChange}. */
@@ -29,6 +31,8 @@ export const agentPaths = {
   watchFiles: "/api/v1/agent/watch-files",
   /** Keelson's: runs the `ProcessOperation` in the body, answers with a `ProcessResult`. */
   processes: "/api/v1/agent/processes",
+  /** Keelson's: as `processes`, for a start with a `user`. */
+  processesAs: "/api/v1/agent/processes-as",
   /** Keelson's: follows the output of `processId` from `offset` on, as frames of `exec-frames.ts`. The last one has its `ProcessStatus`. */
   processOutput: "/api/v1/agent/process-output",
   /** Keelson's: creates or deletes a volume, {@link VolumeChange}. */

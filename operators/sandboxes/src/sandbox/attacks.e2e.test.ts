@@ -20,7 +20,7 @@ import { text } from "node:stream/consumers";
 import { quantityToBytes } from "@keelson/api-machinery/quantity";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
-import { type Driver, openUnpackedImages, type Program } from "@keelson/execution";
+import { type Driver, type ExecSpec, openUnpackedImages, type Program } from "@keelson/execution";
 import { createBusyboxImage, type LocalContainerd, startLocalContainerd, whenWarm } from "@keelson/execution/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openAgentDriver } from "../agent/run-agent.ts";
@@ -76,8 +76,10 @@ const shell = (script: string): Promise<string> => attack(["bash", "-c", script]
 const perl = (source: string): Promise<string> => attack(["perl", "-e", source]);
 
 /** What a command beside a sandbox's program prints. */
-async function exec(program: Program, ...command: [string, ...string[]]): Promise<string> {
-  const session = await program.exec({ command });
+const exec = (program: Program, ...command: [string, ...string[]]): Promise<string> => execAs(program, { command });
+
+async function execAs(program: Program, spec: ExecSpec): Promise<string> {
+  const session = await program.exec(spec);
   session.stdin.end();
   return text(session.stdout);
 }
@@ -102,6 +104,15 @@ function findProcesses(start: string): readonly number[] {
       }
     })
     .map(Number);
+}
+
+/** Whether a process of the host has started a command of a sandbox, and waits for it. */
+function isStarter(pid: string): boolean {
+  try {
+    return /bwrap\0.*sleep 618\0$/.test(readFileSync(`/proc/${pid}/cmdline`, "latin1"));
+  } catch {
+    return false;
+  }
 }
 
 /** Waits until a process is found. */
@@ -249,6 +260,64 @@ describe.runIf(isRoot).each(kinds)("code in a sandbox (%s)", (name) => {
       expect(Number(processes)).toBeLessThan(12);
       expect(Number(groups)).toBe(0);
     }
+  });
+
+  it.skipIf(name === "containerd")(
+    "leads no command to the machine's files through the processes that started other commands",
+    async () => {
+      const program = await create(one, { command: ["sh", "-c", "ln -s /proc/self/fd machine; exec sleep 617"] });
+      const marker = join(dir, "marker");
+      writeFileSync(marker, "found\n", { mode: 0o644 });
+      for (const user of [undefined, "1000"]) {
+        const as = user === undefined ? {} : { user };
+        const session = await program.exec({ ...as, command: ["sh", "-c", "echo up; exec sleep 618"] });
+        await once(session.stdout, "data");
+        // What started it, and stays on the machine: their command lines end with its own.
+        const starters = readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && isStarter(pid));
+        expect(starters.length).toBeGreaterThan(0);
+        for (const pid of starters) {
+          for (const fd of [3, 4, 5]) {
+            const cwd = `/work/machine/${fd}/${pid}/root${dir}`;
+            const seen = await execAs(program, { ...as, command: ["cat", "marker"], cwd }).catch(() => "");
+            expect(seen, cwd).toBe("");
+          }
+        }
+        await session.kill();
+      }
+    },
+  );
+
+  it("runs commands as users of its own, whose files and processes are apart", async () => {
+    const program = await create(one, { command: ["sh", "-c", "umask 077; echo secret >mine; exec sleep 619"] });
+    const script = `id -u; id -g; id -G; touch /tmp/theirs; cat mine; kill -9 1; cat /proc/1/environ; chown 0 /tmp/theirs; exec sleep 620`;
+    const session = await program.exec({ command: ["sh", "-c", script], user: "1000:50" });
+    const output = text(session.stdout);
+    const pid = await processOf("sleep\x00620");
+    const status = readFileSync(`/proc/${pid}/status`, "utf8");
+    const ownId = hostIdsOf(await processOf("sleep\x00619"))[0] ?? 0;
+    expect(new Set(hostIdsOf(pid)).size).toBe(1);
+    expect(hostIdsOf(pid)[0]).toBeGreaterThan(1_879_000_000);
+    expect(hostIdsOf(pid)[0]).not.toBe(ownId);
+    expect(Number(/^Gid:\s+(\d+)/m.exec(status)?.[1])).toBeGreaterThan(1_879_000_000);
+    expect(status).toMatch(/^CapEff:\s+0+$/m);
+    expect(status).toMatch(/^NoNewPrivs:\s+1$/m);
+    expect(status).toMatch(/^Seccomp:\s+2$/m);
+    expect(await exec(program, "stat", "-c", "%u", "/tmp/theirs")).toBe(name === "containerd" ? "1000\n" : "65534\n");
+    await session.kill();
+    expect(await output).toBe("1000\n50\n50\n");
+    expect(await execAs(program, { command: ["sh", "-c", "id -u; cat mine"], user: "root" })).toBe("0\nsecret\n");
+  });
+
+  it("gains no other user: neither by its ids, its groups nor a set-uid program", async () => {
+    const program = await create(one, { command: ["sleep", "621"] });
+    const victims = [startVictim(), process.pid, await processOf("sleep\x00621")];
+    const become = `use POSIX; for (0, 1, 2147483646) { setuid($_) && print "uid $_\\n"; setgid($_) && print "gid $_\\n"; $) = "$_ $_" }
+      print join(",", $<, $>, $(, $)), "\\n"`;
+    const ids = await execAs(program, { command: ["perl", "-e", become], user: "1000" });
+    expect(ids).toMatch(/^1000,1000(?:,1000(?: 1000)*){2}\n$/);
+    expect(await execAs(program, { command: ["perl", "-e", traceProgram(victims)], user: "1000" })).toBe("done\n");
+    for (const pid of victims) expect(readFileSync(`/proc/${pid}/status`, "utf8")).toMatch(/^TracerPid:\s+0$/m);
+    await expect(program.exec({ command: ["id"], user: "nobody-of-this-name" })).rejects.toMatchObject({ code: "InvalidSpec" });
   });
 
   it("keeps no memory when it has ended, and can be removed, even if its folders are nested deeper than a path can be long", async () => {

@@ -41,6 +41,17 @@ export interface BubblewrapWrappingOptions {
   readonly filter?: string;
 }
 
+/** What is mounted in addition to the binds of the spec. */
+export const bindsOf = ({ cgroupView = [] }: LaunchRequest, { binds }: BubblewrapWrappingOptions): readonly BindMount[] => [
+  ...binds,
+  ...cgroupView,
+];
+
+/** Options of nsenter(1) that change to a user after a namespace has been entered, which only root may. */
+export function userOptions(user: UserIds | undefined): readonly string[] {
+  return user === undefined ? [] : [`--setgid=${user.gid}`, `--setuid=${user.uid}`];
+}
+
 /** Creates the files and folders of a program. */
 export function createFiles({ folder, spec }: LaunchRequest, binds: readonly BindMount[]): void {
   if (spec.isolation?.image !== undefined) {
@@ -62,8 +73,8 @@ export interface BubblewrapWorld {
   readonly binds: readonly BindMount[];
   /** Absent without a private user. */
   readonly stage: Stage | undefined;
-  /** Whether `/proc` is mounted for the process namespace already. Default: bubblewrap mounts it. */
-  readonly hasProcesses?: boolean;
+  /** Where the processes of the process namespace are mounted already. Default: bubblewrap mounts them. */
+  readonly processes?: string;
   /** Whether the IPC namespace is one of the program's own already. Default: bubblewrap creates it. */
   readonly hasIpc?: boolean;
 }
@@ -179,9 +190,15 @@ function* bwrapArguments(request: LaunchRequest, world: BubblewrapWorld): Genera
   yield* worldArguments(request, world);
 }
 
+/** As bubblewrap does for a `/proc` that it mounts itself, covers what controls the machine. */
+const boundProcesses = (processes: string): readonly string[] => [
+  ...["--bind", processes, "/proc"],
+  ...["sys", "sysrq-trigger", "irq", "bus"].flatMap((name) => ["--ro-bind-try", `${processes}/${name}`, `/proc/${name}`]),
+];
+
 /** Options shared by a program and the commands beside it. */
 export function* worldArguments({ spec, folder }: LaunchRequest, world: BubblewrapWorld): Generator<string> {
-  const { cwd, binds, stage, hasProcesses = false, hasIpc = false } = world;
+  const { cwd, binds, stage, processes, hasIpc = false } = world;
   const { root, hostname, isRootWritable = false, binds: ownBinds = [], devices = [] } = spec.isolation ?? {};
   const at = (source: string): string => stage?.add(source) ?? source;
   if (!hasIpc) yield "--unshare-ipc";
@@ -195,7 +212,7 @@ export function* worldArguments({ spec, folder }: LaunchRequest, world: Bubblewr
   if (root !== undefined && isRootWritable) yield* ["--bind", at(root), "/"];
   else if (root !== undefined) yield* imageRoot(root, mounts, at(root));
   else yield* machineRoot(at(settingsFolder(folder)));
-  yield* hasProcesses ? ["--bind", "/proc", "/proc"] : ["--proc", "/proc"];
+  yield* processes === undefined ? ["--proc", "/proc"] : boundProcesses(processes);
   yield* ["--dev", "/dev"];
   for (const path of devices) yield* ["--dev-bind", path, path];
   yield* ["--bind", at(temporaryFolder(folder)), "/tmp"];

@@ -26,10 +26,13 @@ export function privateUserOf(scope: string): UserIds {
   return { uid: id, gid: id };
 }
 
-/** The private user of a program. It derives from its scope or its tag, so every supervisor computes the same. */
-export function privateUser({ tag }: Pick<ProgramFolder, "tag">, { userScope }: Pick<Isolation, "userScope"> = {}): UserIds {
-  return privateUserOf(userScope ?? tag);
-}
+/** What the host ids of a program derive from: its scope or its tag, so every supervisor computes the same. */
+export const privateScope = ({ tag }: Pick<ProgramFolder, "tag">, { userScope }: Pick<Isolation, "userScope"> = {}): string =>
+  userScope ?? tag;
+
+/** The private user of a program. */
+export const privateUser = (folder: Pick<ProgramFolder, "tag">, isolation?: Pick<Isolation, "userScope">): UserIds =>
+  privateUserOf(privateScope(folder, isolation));
 
 /** Collects the folders that a program is to see, and where bubblewrap finds them. */
 export class Stage {
@@ -49,20 +52,43 @@ export class Stage {
     return `${this.#folder}/${this.#sources.length - 1}`;
   }
 
+  /** Where {@link Stage.wrap} with `processes` `own` mounts them. */
+  get processes(): string {
+    return `${this.#folder}/proc`;
+  }
+
+  /** Shell code that mounts nothing but the processes of the namespace in which the children of the shell are. */
+  mountProcesses(): string {
+    const folders = `mount -t tmpfs -o mode=755,size=1m keelson-stage ${this.#folder} && mkdir ${this.processes}`;
+    return `${folders} && mount -t proc -o nosuid,nodev,noexec keelson-exec ${this.processes} || exit 125`;
+  }
+
   /**
    * Wraps a command so that it runs as `user` in a mount namespace with the stage. The mounts are written to `file`, whose content is the
-   * same for every command of a program. `hidesProcesses` is false if `/proc` does not show the machine's processes.
+   * same for every command of a program with these `processes`: `hidden` (default) hides the machine's in `/proc`, if the kernel can;
+   * `own` mounts those of the namespace in which the children of the command are on the stage.
    */
   wrap(
-    user: UserIds,
+    user: UserIds & { readonly groups?: readonly number[] },
     command: readonly string[],
     file: string,
-    hidesProcesses = canHideProcesses(),
+    processes: "hidden" | "own" = "hidden",
   ): readonly [string, ...string[]] {
     const script = ["/bin/sh", "-c", 'eval "$KEELSON_STAGE_SCRIPT"', "keelson-sandbox"];
+    const { groups = [] } = user;
     const mounts: MountEntry[] = [
       { type: "tmpfs", source: "keelson-stage", target: this.#folder, options: "mode=755,size=1m" },
-      ...(hidesProcesses ? [hiddenProcesses] : []),
+      ...(processes === "hidden" && canHideProcesses() ? [hiddenProcesses] : []),
+      ...(processes === "own"
+        ? [
+            {
+              type: "proc",
+              source: "keelson-exec",
+              target: this.processes,
+              options: "nosuid,nodev,noexec,X-mount.mkdir",
+            } as const,
+          ]
+        : []),
     ];
     const files: string[] = [];
     for (const [index, source] of this.#sources.entries()) {
@@ -76,6 +102,8 @@ export class Stage {
       ...script,
       file,
       String(user.uid),
+      String(user.gid),
+      groups.length === 0 ? "--clear-groups" : `--groups=${groups.join(",")}`,
       String(files.length / 2),
       ...files,
       ...command,
@@ -94,6 +122,10 @@ const hiddenProcesses: MountEntry = {
   target: "/proc",
   options: "nosuid,nodev,noexec,hidepid=2",
 };
+
+/** Shell code that hides the machine's processes from users in the mount namespace it runs in, if the kernel can. */
+export const hideProcesses = (): string =>
+  canHideProcesses() ? `mount -t proc -o ${hiddenProcesses.options} ${hiddenProcesses.source} /proc || exit 125` : ":";
 
 /** Before Linux 5.8 the option would apply to the whole machine. Only the initial user namespace may always mount /proc. */
 function canHideProcesses(): boolean {
@@ -138,8 +170,8 @@ export const stagingFailed = 125;
 
 /** The begin of the staging script: the mounts. It is passed in a variable, so that `ps` shows a name and not the script. */
 const stageMounts = `unset KEELSON_STAGE_SCRIPT
-keelson_mounts=$1 keelson_uid=$2 keelson_count=$3
-shift 3
+keelson_mounts=$1 keelson_uid=$2 keelson_gid=$3 keelson_groups=$4 keelson_count=$5
+shift 5
 mount -a -T "$keelson_mounts" || exit 125
 while [ "$keelson_count" -gt 0 ]; do
   : >"$2" && mount --bind "$1" "$2" || exit 125
@@ -149,7 +181,7 @@ done
 `;
 
 const dropPrivileges =
-  '--reuid "$keelson_uid" --regid "$keelson_uid" --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs';
+  '--reuid "$keelson_uid" --regid "$keelson_gid" "$keelson_groups" --inh-caps=-all --bounding-set=-all --no-new-privs';
 
 /** The end of the staging script: executes the arguments as the private user. */
 const enter = `exec setpriv ${dropPrivileges} -- "$@"`;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { ExecSession, ExecSpec, TerminalSize } from "../driver.ts";
 import { failedExec } from "../io/exec-session.ts";
 import { type FifoPool, readFifo, writeFifo } from "../io/fifo-pool.ts";
+import type { CommandUser } from "../program/command-user.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { type ContainerdApi, ignoreNotFound } from "./containerd-api.ts";
 import { parseStartError } from "./start-error.ts";
@@ -16,6 +17,8 @@ export interface ContainerExecRequest {
   readonly containerId: string;
   readonly folder: ProgramFolder;
   readonly exec: ExecSpec;
+  /** Default: the program's. */
+  readonly user?: CommandUser;
 }
 
 const processType = "types.containerd.io/opencontainers/runtime-spec/1/Process";
@@ -26,11 +29,12 @@ export const processFile = (folder: ProgramFolder): string => join(folder.path, 
 /** The part of {@link processFile} that is read. */
 interface OciProcess {
   readonly env: readonly string[];
+  readonly capabilities?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** Runs a command in a container as another process of the same task, with FIFOs for its input and output. */
 export async function execInContainer(request: ContainerExecRequest): Promise<ExecSession> {
-  const { api, containerId, folder, exec } = request;
+  const { api, containerId, folder, exec, user } = request;
   const base = JSON.parse(await readFile(processFile(folder), "utf8")) as OciProcess;
   const ids = { containerId, execId: `exec-${Math.floor(request.random() * 2 ** 48).toString(36)}` };
   const hasTerminal = exec.terminal !== undefined;
@@ -44,7 +48,7 @@ export async function execInContainer(request: ContainerExecRequest): Promise<Ex
       ...ids,
       ...streams.paths,
       terminal: hasTerminal,
-      spec: { typeUrl: processType, value: Buffer.from(JSON.stringify(processOf(base, exec))) },
+      spec: { typeUrl: processType, value: Buffer.from(JSON.stringify(processOf(base, exec, user))) },
     });
     await api.tasks.start(ids);
     if (exec.terminal !== undefined) await resize(exec.terminal);
@@ -113,7 +117,7 @@ async function openStreams({ fifos, folder, exec }: ContainerExecRequest, execId
 }
 
 /** The OCI process of a command: the program's, with its own arguments, environment and terminal. */
-function processOf(base: OciProcess, exec: ExecSpec): object {
+function processOf(base: OciProcess, exec: ExecSpec, user: CommandUser | undefined): object {
   const environment = {
     ...Object.fromEntries(base.env.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)])),
     ...(exec.terminal !== undefined && { TERM: "xterm" }),
@@ -121,11 +125,20 @@ function processOf(base: OciProcess, exec: ExecSpec): object {
   };
   return {
     ...base,
+    ...(user !== undefined && userOf(base, user)),
     args: exec.command,
     ...(exec.cwd !== undefined && { cwd: exec.cwd }),
     env: Object.entries(environment).map(([name, value]) => `${name}=${value}`),
     terminal: exec.terminal !== undefined,
     ...(exec.terminal !== undefined && { consoleSize: { width: exec.terminal.columns, height: exec.terminal.rows } }),
+  };
+}
+
+/** Another user. Only root has capabilities, as after a change of user; the runtime sets HOME. */
+function userOf({ capabilities = {} }: OciProcess, { uid, gid, groups }: CommandUser): object {
+  return {
+    user: { uid, gid, additionalGids: groups },
+    capabilities: uid === 0 ? capabilities : { ...capabilities, effective: [], permitted: [] },
   };
 }
 

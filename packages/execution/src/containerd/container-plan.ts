@@ -1,6 +1,7 @@
-import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readlinkSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { ProgramGroup } from "../cgroup/program-group.ts";
+import { readAccountFile } from "../program/account-file.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import type { BindMount } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
@@ -42,7 +43,7 @@ export interface ImageRoot {
 }
 
 /** The folders whose files appear under `/`, topmost first. */
-function layersOf(mounts: readonly Mount[]): readonly string[] {
+export function layersOf(mounts: readonly Mount[]): readonly string[] {
   return mounts.flatMap(({ type, source, options }) => {
     if (type !== "overlay") return [source];
     const option = (name: string): readonly string[] =>
@@ -58,7 +59,7 @@ function layersOf(mounts: readonly Mount[]): readonly string[] {
 function userIn(mounts: readonly Mount[], user: string): UserIds {
   const files = layersOf(mounts).map((root) => pathInRoot(root, "/etc/passwd"));
   const passwd = files.find((path) => existsSync(path));
-  const resolved = resolveUser(user, passwd === undefined ? "" : readFileSync(passwd, "utf8"));
+  const resolved = resolveUser(user, passwd === undefined ? "" : readAccountFile(passwd));
   if ("problem" in resolved) {
     throw new StartFailure(`could not start the program: user ${user} not found in its image`, 126);
   }
@@ -199,7 +200,7 @@ function planOf({ folder }: LaunchRequest, rootfs: readonly Mount[], program: Oc
 }
 
 /** Mounts an unpacked image below a private writable layer, so that the image is not modified. */
-function overlayOf({ folder }: LaunchRequest, root: string): readonly Mount[] {
+export function overlayOf({ folder }: Pick<LaunchRequest, "folder">, root: string): readonly Mount[] {
   const [upper, work] = [join(folder.path, "upper"), join(folder.path, "overlay")];
   for (const path of [upper, work]) mkdirSync(path, { recursive: true, mode: 0o755 });
   if ([root, upper, work].some((path) => /[:,\\]/.test(path))) {

@@ -22,6 +22,7 @@ import type { ProgramFolder } from "../program/program-folder.ts";
 import { exitFileText, parseExitFile } from "../shim/shim.ts";
 import { type ContainerContext, messageOf, taskStates } from "./container-context.ts";
 import { execInContainer } from "./container-exec.ts";
+import { resolveContainerUser } from "./container-user.ts";
 import { ignoreNotFound, isUnreachable } from "./containerd-api.ts";
 import { retryWhileUnreachable } from "./retry.ts";
 import { parseStartError } from "./start-error.ts";
@@ -138,10 +139,11 @@ export class LaunchedContainer implements LaunchedProgram {
     return this.#attempt(() => ignoreNotFound(tasks.closeIO({ containerId: this.#request.folder.tag, stdin: true })));
   }
 
-  exec(exec: ExecSpec): Promise<ExecSession> {
+  async exec(exec: ExecSpec): Promise<ExecSession> {
     const { api, fifos, random } = this.#context;
     const { folder } = this.#request;
-    return execInContainer({ api, fifos, random, containerId: folder.tag, folder, exec });
+    const user = exec.user === undefined ? undefined : await resolveContainerUser(this.#context, this.#request, exec.user);
+    return execInContainer({ api, fifos, random, containerId: folder.tag, folder, exec, ...(user && { user }) });
   }
 
   cleanUp(): Promise<void> {

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { closeSync, openSync, readlinkSync, rmSync } from "node:fs";
+import { closeSync, openSync, readlinkSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import type { ExecSession, TerminalSize } from "../driver.ts";
 import { isAlive, listProcesses, type ProcessStat, readStat } from "../process/proc.ts";
@@ -17,8 +17,8 @@ export interface ExecRequest {
   readonly user?: UserIds;
   /** Paths that are opened for reading, as descriptors from 3 on. */
   readonly files: readonly string[];
-  /** Folder that is removed once the files are open. */
-  readonly temporary?: string;
+  /** Called once the files are open, or could not be opened. */
+  readonly onOpened?: () => void;
   /** Entry files of the program's cgroups. */
   readonly groups: readonly string[];
   readonly terminal?: TerminalSize;
@@ -117,7 +117,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
   } catch (error) {
     return failedExec(error);
   } finally {
-    if (request.temporary !== undefined) rmSync(request.temporary, { recursive: true, force: true });
+    request.onOpened?.();
   }
   const { stdin, stdout, stderr, pid } = child;
   if (stdin === null || stdout === null || stderr === null) throw new TypeError("stdio of kind pipe is a stream");

@@ -2,7 +2,14 @@ import { entryFilesOf } from "../cgroup/cgroup.ts";
 import { updateCgroup } from "../cgroup/cgroup-update.ts";
 import { freeze, isFrozen, thaw } from "../cgroup/freezer.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
-import type { ExecSession, ExecSpec, ProgramStats, RunningLimits, TerminalSize } from "../driver.ts";
+import {
+  type ExecSession,
+  type ExecSpec,
+  ExecutionError,
+  type ProgramStats,
+  type RunningLimits,
+  type TerminalSize,
+} from "../driver.ts";
 import { failedExec, spawnExec } from "../io/exec-session.ts";
 import { createResizer } from "../io/terminal.ts";
 import { findExecutable } from "../program/program-files.ts";
@@ -116,6 +123,8 @@ export class LaunchedProcess implements LaunchedProgram {
   async exec(exec: ExecSpec): Promise<ExecSession> {
     const { spec, folder } = this.#request;
     const { wrapping } = this.#context;
+    if (exec.user !== undefined && wrapping.join === undefined)
+      throw new ExecutionError("Unsupported", "user: requires the driver bubblewrap or containerd");
     const user = hostUser(spec);
     const cwd = spec.cwd ?? folder.work;
     const env = { PATH: defaultPath, ...spec.env, ...exec.env };

@@ -22,8 +22,8 @@ export interface Execution {
 export interface JoinedExecution extends Execution {
   /** Paths that are opened for it, as descriptors from 3 on. */
   readonly files: readonly string[];
-  /** Folder that is removed once they are open. */
-  readonly temporary?: string;
+  /** Called once they are open. */
+  readonly onOpened?: () => void;
 }
 
 /** Prepares programs before they are known. */

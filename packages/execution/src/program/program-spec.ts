@@ -87,8 +87,8 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
 
 /** Validates a command to run beside a program. Throws `InvalidSpec` with the field's name. */
 export function checkExec(spec: ExecSpec): void {
-  const { command, env, terminal, cwd } = spec;
-  const problem = problemOf({ id: "exec", command, env, terminal, cwd });
+  const { command, env, terminal, cwd, user } = spec;
+  const problem = problemOf({ id: "exec", command, env, terminal, cwd, user });
   if (problem !== undefined) throw new ExecutionError("InvalidSpec", `invalid command: ${problem}`);
 }
 

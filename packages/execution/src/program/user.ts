@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { pathInRoot } from "../files/root-path.ts";
+import { readAccountFile } from "./account-file.ts";
 
 /** The numeric ids of a user. */
 export interface UserIds {
@@ -41,13 +41,7 @@ export function homeIn(passwd: string, uid: number): string {
 }
 
 /** Reads the passwd file below `root`; empty if there is none, so that only numeric users resolve. */
-export function readPasswd(root = "/"): string {
-  try {
-    return readFileSync(pathInRoot(root, "/etc/passwd"), "utf8");
-  } catch {
-    return "";
-  }
-}
+export const readPasswd = (root = "/"): string => readAccountFile(pathInRoot(root, "/etc/passwd"));
 
 /** {@link resolveUser} with this machine's `/etc/passwd`; a problem if this process may not become that user. */
 export function resolveLocalUser(user: string): ResolvedUser {

@@ -13,16 +13,29 @@ export function terminalSize(
   return { columns, rows };
 }
 
-/** Variables and working directory of a command; an empty directory is the sandbox's. **Errors**: InvalidArgument with the field's name. */
-export function commandSettings(
-  env: Readonly<Record<string, string>>,
-  workingDir: string,
-): ExecSettings & { readonly env: Readonly<Record<string, string>> } {
+/** A uid, uid:gid, or a name, in which passwd(5) allows any character but a colon. */
+const userPattern = /^(?:\d{1,10}(?::\d{1,10})?|[^\s:/]{1,64})$/;
+
+/**
+ * Variables, working directory and user of a command; an empty directory or user is the sandbox's. **Errors**: InvalidArgument with the
+ * field's name.
+ */
+export function commandSettings({
+  env,
+  workingDir,
+  user,
+}: {
+  readonly env: Readonly<Record<string, string>>;
+  readonly workingDir: string;
+  readonly user: string;
+}): ExecSettings & { readonly env: Readonly<Record<string, string>> } {
   for (const name of Object.keys(env)) {
     if (name === "" || name.includes("=") || name.includes("\0"))
       throw new ConnectError(`env: ${JSON.stringify(name)} is not a valid variable name`, Code.InvalidArgument);
   }
   if (workingDir !== "" && !workingDir.startsWith("/"))
     throw new ConnectError("working_dir: must be an absolute path", Code.InvalidArgument);
-  return { env, ...(workingDir !== "" && { workingDir }) };
+  if (user !== "" && (user.includes("\0") || !userPattern.test(user)))
+    throw new ConnectError(`user: ${JSON.stringify(user)} must be a name, a uid or uid:gid`, Code.InvalidArgument);
+  return { env, ...(workingDir !== "" && { workingDir }), ...(user !== "" && { user }) };
 }

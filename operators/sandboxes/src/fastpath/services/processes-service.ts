@@ -121,7 +121,7 @@ async function run(agent: AgentClient, sandboxId: string, operation: ProcessOper
 }
 
 function startOf(request: StartProcessRequest): ProcessStart {
-  const { env, workingDir, stdin: hasInput, timeoutMs, maxUnattendedMs } = request;
+  const { env, stdin: hasInput, timeoutMs, maxUnattendedMs } = request;
   const [program = "", ...rest] = request.command;
   if (program === "") throw new ConnectError("command: is required", Code.InvalidArgument);
   const problem = argumentSizeProblem(request.command, env);
@@ -131,7 +131,7 @@ function startOf(request: StartProcessRequest): ProcessStart {
     kind: "start",
     processId: request.processId === "" ? randomBytes(16).toString("hex") : processIdOf(request.processId),
     command: [program, ...rest],
-    ...{ hasInput, ...commandSettings(env, workingDir) },
+    ...{ hasInput, ...commandSettings(request) },
     timeoutMs: countOf("timeout_ms", timeoutMs),
     maxUnattendedMs: countOf("max_unattended_ms", maxUnattendedMs),
     ...(terminal !== undefined && { terminal }),

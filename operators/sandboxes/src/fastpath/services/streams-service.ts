@@ -107,11 +107,12 @@ async function* responsesOf(connection: ExecConnection, signal: AbortSignal): As
 
 const response = (value: ExecResponse["response"]): ExecResponse => create(ExecResponseSchema, { response: value });
 
-function settingsOf({ command, env, workingDir }: ExecStart): ExecSettings {
+function settingsOf(start: ExecStart): ExecSettings {
+  const { command, env } = start;
   if (command.length === 0 || command[0] === "") throw new ConnectError("command: is required", Code.InvalidArgument);
   const problem = argumentSizeProblem(command, env);
   if (problem !== undefined) throw new ConnectError(problem, Code.InvalidArgument);
-  return commandSettings(env, workingDir);
+  return commandSettings(start);
 }
 
 async function passInput(requests: AsyncIterator<ExecRequest>, connection: ExecConnection): Promise<void> {

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
 export const file_containerd_services_snapshots_v1_snapshots: GenFile =
   /*@__PURE__*/
   fileDesc(
-    "CjBjb250YWluZXJkL3NlcnZpY2VzL3NuYXBzaG90cy92MS9zbmFwc2hvdHMucHJvdG8SIGNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxIs8BChZQcmVwYXJlU25hcHNob3RSZXF1ZXN0EhMKC3NuYXBzaG90dGVyGAEgASgJEgsKA2tleRgCIAEoCRIOCgZwYXJlbnQYAyABKAkSVAoGbGFiZWxzGAQgAygLMkQuY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuUHJlcGFyZVNuYXBzaG90UmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkIKF1ByZXBhcmVTbmFwc2hvdFJlc3BvbnNlEicKBm1vdW50cxgBIAMoCzIXLmNvbnRhaW5lcmQudHlwZXMuTW91bnQiywEKFUNvbW1pdFNuYXBzaG90UmVxdWVzdBITCgtzbmFwc2hvdHRlchgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA2tleRgDIAEoCRJTCgZsYWJlbHMYBCADKAsyQy5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5Db21taXRTbmFwc2hvdFJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI5ChVSZW1vdmVTbmFwc2hvdFJlcXVlc3QSEwoLc25hcHNob3R0ZXIYASABKAkSCwoDa2V5GAIgASgJIjcKE1N0YXRTbmFwc2hvdFJlcXVlc3QSEwoLc25hcHNob3R0ZXIYASABKAkSCwoDa2V5GAIgASgJIiQKBEluZm8SDAoEbmFtZRgBIAEoCRIOCgZwYXJlbnQYAiABKAkiTAoUU3RhdFNuYXBzaG90UmVzcG9uc2USNAoEaW5mbxgBIAEoCzImLmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLkluZm8iPAoUTGlzdFNuYXBzaG90c1JlcXVlc3QSEwoLc25hcHNob3R0ZXIYASABKAkSDwoHZmlsdGVycxgCIAMoCSJNChVMaXN0U25hcHNob3RzUmVzcG9uc2USNAoEaW5mbxgBIAMoCzImLmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLkluZm8yswQKCVNuYXBzaG90cxJ+CgdQcmVwYXJlEjguY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuUHJlcGFyZVNuYXBzaG90UmVxdWVzdBo5LmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLlByZXBhcmVTbmFwc2hvdFJlc3BvbnNlElkKBkNvbW1pdBI3LmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLkNvbW1pdFNuYXBzaG90UmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJZCgZSZW1vdmUSNy5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5SZW1vdmVTbmFwc2hvdFJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSdQoEU3RhdBI1LmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLlN0YXRTbmFwc2hvdFJlcXVlc3QaNi5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5TdGF0U25hcHNob3RSZXNwb25zZRJ5CgRMaXN0EjYuY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuTGlzdFNuYXBzaG90c1JlcXVlc3QaNy5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5MaXN0U25hcHNob3RzUmVzcG9uc2UwAWIGcHJvdG8z",
+    "CjBjb250YWluZXJkL3NlcnZpY2VzL3NuYXBzaG90cy92MS9zbmFwc2hvdHMucHJvdG8SIGNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxIs8BChZQcmVwYXJlU25hcHNob3RSZXF1ZXN0EhMKC3NuYXBzaG90dGVyGAEgASgJEgsKA2tleRgCIAEoCRIOCgZwYXJlbnQYAyABKAkSVAoGbGFiZWxzGAQgAygLMkQuY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuUHJlcGFyZVNuYXBzaG90UmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkIKF1ByZXBhcmVTbmFwc2hvdFJlc3BvbnNlEicKBm1vdW50cxgBIAMoCzIXLmNvbnRhaW5lcmQudHlwZXMuTW91bnQiMQoNTW91bnRzUmVxdWVzdBITCgtzbmFwc2hvdHRlchgBIAEoCRILCgNrZXkYAiABKAkiOQoOTW91bnRzUmVzcG9uc2USJwoGbW91bnRzGAEgAygLMhcuY29udGFpbmVyZC50eXBlcy5Nb3VudCLLAQoVQ29tbWl0U25hcHNob3RSZXF1ZXN0EhMKC3NuYXBzaG90dGVyGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDa2V5GAMgASgJElMKBmxhYmVscxgEIAMoCzJDLmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLkNvbW1pdFNuYXBzaG90UmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjkKFVJlbW92ZVNuYXBzaG90UmVxdWVzdBITCgtzbmFwc2hvdHRlchgBIAEoCRILCgNrZXkYAiABKAkiNwoTU3RhdFNuYXBzaG90UmVxdWVzdBITCgtzbmFwc2hvdHRlchgBIAEoCRILCgNrZXkYAiABKAkiJAoESW5mbxIMCgRuYW1lGAEgASgJEg4KBnBhcmVudBgCIAEoCSJMChRTdGF0U25hcHNob3RSZXNwb25zZRI0CgRpbmZvGAEgASgLMiYuY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuSW5mbyI8ChRMaXN0U25hcHNob3RzUmVxdWVzdBITCgtzbmFwc2hvdHRlchgBIAEoCRIPCgdmaWx0ZXJzGAIgAygJIk0KFUxpc3RTbmFwc2hvdHNSZXNwb25zZRI0CgRpbmZvGAEgAygLMiYuY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuSW5mbzKgBQoJU25hcHNob3RzEn4KB1ByZXBhcmUSOC5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5QcmVwYXJlU25hcHNob3RSZXF1ZXN0GjkuY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuUHJlcGFyZVNuYXBzaG90UmVzcG9uc2USawoGTW91bnRzEi8uY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuTW91bnRzUmVxdWVzdBowLmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLk1vdW50c1Jlc3BvbnNlElkKBkNvbW1pdBI3LmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLkNvbW1pdFNuYXBzaG90UmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJZCgZSZW1vdmUSNy5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5SZW1vdmVTbmFwc2hvdFJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSdQoEU3RhdBI1LmNvbnRhaW5lcmQuc2VydmljZXMuc25hcHNob3RzLnYxLlN0YXRTbmFwc2hvdFJlcXVlc3QaNi5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5TdGF0U25hcHNob3RSZXNwb25zZRJ5CgRMaXN0EjYuY29udGFpbmVyZC5zZXJ2aWNlcy5zbmFwc2hvdHMudjEuTGlzdFNuYXBzaG90c1JlcXVlc3QaNy5jb250YWluZXJkLnNlcnZpY2VzLnNuYXBzaG90cy52MS5MaXN0U25hcHNob3RzUmVzcG9uc2UwAWIGcHJvdG8z",
     [file_containerd_types_types, file_google_protobuf_empty],
   );
 
@@ -74,6 +74,47 @@ export const PrepareSnapshotResponseSchema: GenMessage<PrepareSnapshotResponse> 
   messageDesc(file_containerd_services_snapshots_v1_snapshots, 1);
 
 /**
+ * @generated from message containerd.services.snapshots.v1.MountsRequest
+ */
+export type MountsRequest = Message<"containerd.services.snapshots.v1.MountsRequest"> & {
+  /**
+   * @generated from field: string snapshotter = 1;
+   */
+  snapshotter: string;
+
+  /**
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message containerd.services.snapshots.v1.MountsRequest.
+ * Use `create(MountsRequestSchema)` to create a new message.
+ */
+export const MountsRequestSchema: GenMessage<MountsRequest> =
+  /*@__PURE__*/
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 2);
+
+/**
+ * @generated from message containerd.services.snapshots.v1.MountsResponse
+ */
+export type MountsResponse = Message<"containerd.services.snapshots.v1.MountsResponse"> & {
+  /**
+   * @generated from field: repeated containerd.types.Mount mounts = 1;
+   */
+  mounts: Mount[];
+};
+
+/**
+ * Describes the message containerd.services.snapshots.v1.MountsResponse.
+ * Use `create(MountsResponseSchema)` to create a new message.
+ */
+export const MountsResponseSchema: GenMessage<MountsResponse> =
+  /*@__PURE__*/
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 3);
+
+/**
  * @generated from message containerd.services.snapshots.v1.CommitSnapshotRequest
  */
 export type CommitSnapshotRequest = Message<"containerd.services.snapshots.v1.CommitSnapshotRequest"> & {
@@ -104,7 +145,7 @@ export type CommitSnapshotRequest = Message<"containerd.services.snapshots.v1.Co
  */
 export const CommitSnapshotRequestSchema: GenMessage<CommitSnapshotRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_snapshots_v1_snapshots, 2);
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 4);
 
 /**
  * @generated from message containerd.services.snapshots.v1.RemoveSnapshotRequest
@@ -127,7 +168,7 @@ export type RemoveSnapshotRequest = Message<"containerd.services.snapshots.v1.Re
  */
 export const RemoveSnapshotRequestSchema: GenMessage<RemoveSnapshotRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_snapshots_v1_snapshots, 3);
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 5);
 
 /**
  * @generated from message containerd.services.snapshots.v1.StatSnapshotRequest
@@ -150,7 +191,7 @@ export type StatSnapshotRequest = Message<"containerd.services.snapshots.v1.Stat
  */
 export const StatSnapshotRequestSchema: GenMessage<StatSnapshotRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_snapshots_v1_snapshots, 4);
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 6);
 
 /**
  * @generated from message containerd.services.snapshots.v1.Info
@@ -171,7 +212,7 @@ export type Info = Message<"containerd.services.snapshots.v1.Info"> & {
  * Describes the message containerd.services.snapshots.v1.Info.
  * Use `create(InfoSchema)` to create a new message.
  */
-export const InfoSchema: GenMessage<Info> = /*@__PURE__*/ messageDesc(file_containerd_services_snapshots_v1_snapshots, 5);
+export const InfoSchema: GenMessage<Info> = /*@__PURE__*/ messageDesc(file_containerd_services_snapshots_v1_snapshots, 7);
 
 /**
  * @generated from message containerd.services.snapshots.v1.StatSnapshotResponse
@@ -189,7 +230,7 @@ export type StatSnapshotResponse = Message<"containerd.services.snapshots.v1.Sta
  */
 export const StatSnapshotResponseSchema: GenMessage<StatSnapshotResponse> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_snapshots_v1_snapshots, 6);
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 8);
 
 /**
  * @generated from message containerd.services.snapshots.v1.ListSnapshotsRequest
@@ -212,7 +253,7 @@ export type ListSnapshotsRequest = Message<"containerd.services.snapshots.v1.Lis
  */
 export const ListSnapshotsRequestSchema: GenMessage<ListSnapshotsRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_snapshots_v1_snapshots, 7);
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 9);
 
 /**
  * @generated from message containerd.services.snapshots.v1.ListSnapshotsResponse
@@ -230,7 +271,7 @@ export type ListSnapshotsResponse = Message<"containerd.services.snapshots.v1.Li
  */
 export const ListSnapshotsResponseSchema: GenMessage<ListSnapshotsResponse> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_snapshots_v1_snapshots, 8);
+  messageDesc(file_containerd_services_snapshots_v1_snapshots, 10);
 
 /**
  * @generated from service containerd.services.snapshots.v1.Snapshots
@@ -243,6 +284,14 @@ export const Snapshots: GenService<{
     methodKind: "unary";
     input: typeof PrepareSnapshotRequestSchema;
     output: typeof PrepareSnapshotResponseSchema;
+  };
+  /**
+   * @generated from rpc containerd.services.snapshots.v1.Snapshots.Mounts
+   */
+  mounts: {
+    methodKind: "unary";
+    input: typeof MountsRequestSchema;
+    output: typeof MountsResponseSchema;
   };
   /**
    * @generated from rpc containerd.services.snapshots.v1.Snapshots.Commit
