@@ -1,4 +1,4 @@
-import { generateKeyPairSync } from "node:crypto";
+import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,12 +15,18 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startAgent } from "./agent/agent.ts";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
+import { identitySecret } from "./api/names.ts";
+import { Secret } from "./api/secret.ts";
 import { revokeCommand } from "./commands/approve.ts";
+import { caCommand } from "./commands/ca.ts";
 import { mosquittoConfigCommand } from "./commands/mosquitto-config.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
+import { authorityFeature } from "./identity/authority/trusting-robots.ts";
 import { publicKeyText } from "./identity/one-time-token.ts";
-import { readRobotAuthority, type RobotAuthority } from "./identity/robot-authority.ts";
+import { type AuthorityState, parseAuthorityState } from "./identity/authority/authority-state.ts";
+import { readRobotAuthority } from "./identity/authority/authority-store.ts";
+import { certifyRobot, type RobotAuthority } from "./identity/authority/robot-authority.ts";
 import { robots } from "./operator.ts";
 import { topics } from "./protocol/messages.ts";
 import { type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
@@ -102,10 +108,14 @@ async function joinRobot(robotId: string): Promise<void> {
       brokerUrl: `mqtts://127.0.0.1:${port}`,
       joinUrl: `mqtts://127.0.0.1:${joinPort}`,
       ...{ robotId, token: text, heartbeatIntervalMs: 30_000, workDir: join(dir, robotId), labels: {} },
-      ...{ clock: systemClock, log: silentLogger, stopTasksOnExit: true },
+      ...{ clock: systemClock, log: silentLogger, stopTasksOnExit: true, random: () => 0 },
     }),
   );
   await watched(client, Robot, robotId, (robot) => robot?.status?.phase === "Online");
+}
+
+function never(): never {
+  throw new Error("missing");
 }
 
 interface Login {
@@ -194,7 +204,11 @@ describe("Mosquitto with the generated configuration", () => {
   it("cannot have a robot run a dispatch that it forged", async () => {
     // The broker's administrator can publish anything, as the bridge can.
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-    const certificate = await authority.certify("admin", publicKeyText(publicKey), Date.now());
+    const certificate = await certifyRobot(authority.authority, {
+      robotId: "admin",
+      publicKey: publicKeyText(publicKey),
+      now: Date.now(),
+    });
     const admin = await connect({ certificate, key: privateKey.export({ type: "pkcs8", format: "pem" }).toString() });
     const marker = join(dir, "ran");
     const rejected = new Promise<string>((resolve) => admin.on("message", (_, payload) => resolve(payload.toString())));
@@ -221,5 +235,46 @@ describe("Mosquitto with the generated configuration", () => {
     await expect(connect(stolen("one"))).rejects.toThrow(/certificate revoked|closed|ECONNRESET/i);
     // Other robots can still connect.
     await connect(stolen("two"));
+  });
+
+  it("replaces the certificate authority", async () => {
+    // The test above has displaced the agent, which returns with a longer backoff.
+    for (const each of connections.splice(0)) await each.endAsync(true);
+    const restart = async (): Promise<void> => {
+      await configure();
+      if (process.getuid?.() === 0) appendFileSync(join(dir, "broker", "mosquitto.conf"), "user root\n");
+      await broker.stop();
+      broker = await startMosquitto(join(dir, "broker", "mosquitto.conf"));
+    };
+    const state = (is: (state: AuthorityState) => boolean) =>
+      watched(client, Secret, identitySecret, (secret) => {
+        const found = parseAuthorityState(secret?.data);
+        return found !== undefined && is(found);
+      });
+    const trusts = (...pins: readonly string[]) =>
+      watched(client, Robot, "two", (robot) => {
+        const { status } = robot ?? {};
+        const features = status?.agentFeatures?.filter((each) => each.startsWith("authority-")) ?? [];
+        return status?.phase === "Online" && features.join() === pins.map(authorityFeature).join();
+      });
+    await run(caCommand, ["rotate"], {});
+    // Mosquitto does not know the new authority yet, so no robot gets a certificate of it.
+    const staged = parseAuthorityState((await client.get(Secret, { namespace, name: identitySecret })).data);
+    expect([staged?.next !== undefined, staged?.previous]).toEqual([true, undefined]);
+    await restart();
+    await state(({ previous }) => previous !== undefined);
+    const fresh = await readRobotAuthority(client, namespace);
+    if (fresh === undefined) throw new Error("no authority");
+    await trusts(authority.pin, fresh.pin);
+    await expect
+      .poll(() => new X509Certificate(stolen("two").certificate).verify(fresh.trusted[1]?.x509.publicKey ?? never()))
+      .toBe(true);
+    await joinRobot("three");
+    await run(caCommand, ["retire"], {});
+    await restart();
+    await state(({ previous }) => previous === undefined);
+    await trusts(fresh.pin);
+    await client.create(Task, task("with-new-authority", "two", "exit 0"));
+    await watched(client, Task, "with-new-authority", (each) => each?.status?.state === "completed");
   });
 });

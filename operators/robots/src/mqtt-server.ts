@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { rootCertificates } from "node:tls";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
-import { readOf } from "@keelson/controller";
+import { type EventRecorder, readOf } from "@keelson/controller";
 import { createEventRecorder } from "@keelson/controller/events";
 import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
 import { invalidFlag, UsageError } from "@keelson/operator/flags";
@@ -20,8 +20,11 @@ import { revokedCredential } from "./broker/broker-options.ts";
 import type { BrokerTls } from "./broker/tls-splitter.ts";
 import { ExecSessions } from "./exec/exec-sessions.ts";
 import { type RunningExecServer, startExecServer } from "./exec/start-exec-server.ts";
-import { LazyAuthority } from "./identity/lazy-authority.ts";
-import type { RobotAuthority } from "./identity/robot-authority.ts";
+import { AuthorityRotation, type BrokerTrust } from "./identity/authority/authority-rotation.ts";
+import { LazyAuthority } from "./identity/authority/lazy-authority.ts";
+import { probeBroker } from "./identity/authority/probe-broker.ts";
+import type { RobotAuthority } from "./identity/authority/robot-authority.ts";
+import { isBehind } from "./identity/authority/trusting-robots.ts";
 import { identityOf, isRevoked } from "./identity/robot-identity.ts";
 import { ensureJoinToken, joinTokenFile } from "./identity/join-token.ts";
 import { credentialAnnotation } from "./identity/robot-authentication.ts";
@@ -75,14 +78,17 @@ async function start(context: ServerContext): Promise<RunningServer> {
     execs,
     bindsCredentials: broker !== undefined,
     events,
+    onConnected: () => rotation.brokerChanged(),
   });
   // Closes the connection of a robot whose key was revoked or replaced, or that was deleted.
   const unsubscribe = onChange(Robot, ({ object }) => {
     if (object.metadata.namespace === namespace) broker?.recheck(object.metadata.name ?? "");
   });
   let execServer: RunningExecServer | undefined;
+  const rotation = startRotation(context, { authority, external, broker, bridge, events });
   const stop = async (): Promise<void> => {
     unsubscribe();
+    await rotation.stop();
     execs.stop();
     await execServer?.stop();
     // The bridge first: it must not report robots as disconnected because the broker stops.
@@ -110,6 +116,28 @@ async function firstConnect(ready: Promise<void>, clock: Clock): Promise<void> {
   } finally {
     timeout.abort();
   }
+}
+
+interface RotationParts {
+  readonly authority: LazyAuthority;
+  readonly external: ExternalBroker | undefined;
+  readonly broker: Broker | undefined;
+  readonly bridge: Bridge;
+  readonly events: EventRecorder;
+}
+
+function startRotation(context: ServerContext, parts: RotationParts): AuthorityRotation {
+  const { client, cache, clock, log, random, flags } = context;
+  const { authority, external, broker, bridge, events } = parts;
+  const namespace = mqttFlags.namespace.read(flags);
+  return new AuthorityRotation({
+    ...{ client, namespace, clock, log, random, events, authority },
+    async apply(current) {
+      await broker?.reloadTls();
+      for (const robot of cache.list(Robot, { namespace })) if (isBehind(robot, current)) bridge.respond(robot);
+    },
+    probe: (current) => probe(current, external, clock),
+  });
 }
 
 interface BrokerParts {
@@ -148,9 +176,16 @@ function credentialOf(robot: DeepReadonly<Robot> | undefined): string | undefine
   return credential !== undefined && isRevoked(robot, credential) ? revokedCredential : credential;
 }
 
-function tlsOf({ server, authority, certificate }: RobotAuthority): BrokerTls {
-  // Robots that join learn the authority from the broker's chain.
-  return { certificate: server.certificate + authority.certificate, key: server.key, authority: certificate };
+function tlsOf({ server, brokerAuthority, trusted }: RobotAuthority): BrokerTls {
+  const authorities = trusted.map(({ x509 }) => x509);
+  return { certificate: server.certificate + brokerAuthority.certificate, key: server.key, authorities };
+}
+
+/** The embedded broker follows the authority. Of an external one that the bridge reaches in another way than robots, nothing is known: users confirm the steps. */
+async function probe(authority: RobotAuthority, external: ExternalBroker | undefined, clock: Clock): Promise<BrokerTrust> {
+  if (external === undefined) return { acceptsNewest: true, presentsCurrent: true };
+  if (external.tls === undefined) return { acceptsNewest: false, presentsCurrent: false };
+  return await probeBroker(external.url, authority, clock);
 }
 
 interface ExternalBroker {
@@ -160,6 +195,11 @@ interface ExternalBroker {
   readonly username?: string;
   readonly password?: string;
 }
+
+const bridgeTls = ({ bridge, trusted }: RobotAuthority): ReturnType<NonNullable<MqttConnectionOptions["tls"]>> => ({
+  ...{ cert: bridge.certificate, key: bridge.key },
+  ca: [...rootCertificates, ...trusted.map(({ certificate }) => certificate)],
+});
 
 async function externalBroker(values: FlagValues, authority: LazyAuthority): Promise<ExternalBroker | undefined> {
   const url = mqttFlags.url.read(values);
@@ -183,8 +223,8 @@ async function externalBroker(values: FlagValues, authority: LazyAuthority): Pro
     }
   }
   if (username === undefined && ["mqtts:", "ssl:"].includes(new URL(url).protocol)) {
-    const { bridge, authority: own } = await authority.get();
-    return { url, tls: { cert: bridge.certificate, key: bridge.key, ca: [...rootCertificates, own.certificate] } };
+    const first = await authority.get();
+    return { url, tls: () => bridgeTls(authority.current ?? first) };
   }
   return { url, ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) };
 }

@@ -8,6 +8,7 @@ import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { TaskSignal } from "./api/task-signal.ts";
 import { approveCommand, revokeCommand } from "./commands/approve.ts";
+import { caCommand } from "./commands/ca.ts";
 import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.ts";
 import { execCommand } from "./commands/exec.ts";
 import { explainCommand } from "./commands/explain.ts";
@@ -55,6 +56,8 @@ export const robots: Operator = {
       resourceNames: [joinTokenSecret, identitySecret, joinTokensSecret],
       verbs: ["get", "patch"],
     },
+    // Follows the certificate authority.
+    { apiGroups: [""], resources: ["secrets"], resourceNames: [identitySecret], verbs: ["list", "watch"] },
     // Authenticates and authorizes users of keelson robots exec.
     ...accessReviewRules,
     // RBAC cannot restrict create to a resource name.
@@ -80,6 +83,7 @@ export const robots: Operator = {
     tokenCommand,
     approveCommand,
     revokeCommand,
+    caCommand,
     mosquittoConfigCommand,
     dispatchCommand,
     stopCommand,

@@ -18,7 +18,7 @@ export interface AgentConnectionOptions {
   readonly robotId: string;
   /** How the next connection attempt authenticates. */
   readonly login: () => AgentLogin;
-  /** Called when the broker has rejected the password. */
+  /** Called when the broker has rejected the password or certificate, or its own certificate cannot be verified. */
   readonly onRejected: () => void;
   readonly clock: Clock;
   readonly random: () => number;
@@ -48,6 +48,11 @@ const maxUnacknowledged = 1024;
 /** Whether a broker rejected the agent: by CONNACK, or with a TLS alert about its certificate. */
 function isRejection(code: unknown): boolean {
   return badCredentials.includes(code) || (typeof code === "string" && /_ALERT_CERTIFICATE_|_ALERT_UNKNOWN_CA/.test(code));
+}
+
+/** Whether none of the authorities that the robot trusts has signed the broker's certificate: the robot may have missed their replacement. */
+function isUntrustedBroker(code: unknown): boolean {
+  return typeof code === "string" && /^(UNABLE_TO_(VERIFY|GET_ISSUER)|SELF_SIGNED_CERT|DEPTH_ZERO|CERT_SIGNATURE)/.test(code);
 }
 
 /** With a certificate, the connection uses TLS, whatever scheme the URL has. The embedded broker has both on the same port. */
@@ -196,7 +201,15 @@ export class AgentConnection {
   #onError(error: Error): void {
     const { brokerUrl, robotId, log, onRejected } = this.#options;
     if (this.#isStopped) return;
-    if (!("code" in error) || !isRejection(error.code)) {
+    const code = "code" in error ? error.code : undefined;
+    if (isUntrustedBroker(code)) {
+      const hint =
+        "the robot does not trust the broker's certificate authority; if it was replaced, revoke the robot and join again with a new token";
+      log.error({ broker: brokerUrl, robot: robotId }, `connection to the broker: ${error.message}; ${hint}`);
+      onRejected();
+      return;
+    }
+    if (!isRejection(code)) {
       log.warn({ broker: brokerUrl }, `connection to the broker: ${error.message}`);
       return;
     }

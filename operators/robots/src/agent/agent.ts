@@ -72,6 +72,7 @@ class RobotAgent implements RunningAgent {
         void this.#handle({ kind: "connected" });
         this.#leases.request();
       },
+      onTrust: () => this.#membership.trustChanged(),
       register: () => this.#register(),
     });
     this.done = new Promise((resolveDone) => {
@@ -126,7 +127,7 @@ class RobotAgent implements RunningAgent {
     const { robotId, token = "", brokerUrl, clock, log, connect, random = Math.random } = this.#options;
     this.#connection = new AgentConnection({
       ...{ brokerUrl, robotId, clock, log, random },
-      login: () => this.#membership.joined ?? { password: this.#credential.password(token) },
+      login: () => this.#membership.login ?? { password: this.#credential.password(token) },
       onRejected: () => this.#onRejected(),
       ...(connect !== undefined && { connect }),
       onMessage: (topic, payload) => this.#onMessage(topic, payload),

@@ -1,6 +1,7 @@
 import type { AgentOptions } from "../commands/start-agent.ts";
 import { execFeature } from "../protocol/exec-messages.ts";
 import { leasesFeature, type RegisterMessage, signalsFeature, topics } from "../protocol/messages.ts";
+import { authorityFeature } from "../identity/authority/trusting-robots.ts";
 import type { AgentState } from "./held-task.ts";
 import type { AgentCredential } from "./identity/agent-credential.ts";
 import type { AgentMembership } from "./identity/agent-membership.ts";
@@ -11,7 +12,7 @@ import { readDeviceInfo } from "./read-device-info.ts";
 /** Options of {@link Announcements}. */
 export interface AnnouncementsOptions extends Pick<AgentOptions, "robotId" | "token" | "labels" | "clock"> {
   readonly policy: AgentPolicy;
-  readonly membership: Pick<AgentMembership, "joined">;
+  readonly membership: Pick<AgentMembership, "joined" | "pins">;
   readonly credential: Pick<AgentCredential, "digest">;
   readonly messages: Pick<GenuineMessages, "nextNonce">;
   readonly bootId: string;
@@ -34,7 +35,7 @@ export class Announcements {
 
   /** The registration of an agent with its tasks. A robot with a key gets a nonce, and one without sends its token and credential. */
   registration({ tasks }: AgentState): Announcement {
-    const { robotId, token = "", labels, clock, policy, messages, credential, bootId, instanceId } = this.#options;
+    const { robotId, token = "", labels, clock, policy, messages, credential, membership, bootId, instanceId } = this.#options;
     const nonce = messages.nextNonce();
     const facts = { robotId, labels, deviceInfo: readDeviceInfo(clock.now(), policy), bootId, instanceId };
     const message: RegisterMessage = {
@@ -44,7 +45,11 @@ export class Announcements {
       ...(this.#hasKey ? { token: "" } : { token, credentialSha256: credential.digest }),
       ...(nonce === undefined ? {} : { nonce }),
       // Signals and commands are signed, so they require a key. Only a registration with a key has a nonce.
-      features: [leasesFeature, ...(nonce === undefined ? [] : [signalsFeature, execFeature])],
+      features: [
+        leasesFeature,
+        ...(nonce === undefined ? [] : [signalsFeature, execFeature]),
+        ...membership.pins.map(authorityFeature),
+      ],
       tasks: [...tasks.values()]
         .filter((task) => task.phase !== "gone" && task.phase !== "deleting")
         .map((task) => ({ taskUid: task.uid, attempt: task.attempt })),

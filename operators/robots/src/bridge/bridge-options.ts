@@ -2,7 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, EventRecorder, Logger, OnChange } from "@keelson/controller";
 import type { ExecSessions } from "../exec/exec-sessions.ts";
-import type { LazyAuthority } from "../identity/lazy-authority.ts";
+import type { LazyAuthority } from "../identity/authority/lazy-authority.ts";
 import type { Joins } from "./registration/joins.ts";
 import type { MqttConnectionOptions } from "./mqtt-connection.ts";
 
@@ -33,4 +33,6 @@ export interface BridgeOptions {
   /** Whether robots are bound to their credential: the broker must check it. Default false. */
   readonly bindsCredentials?: boolean;
   readonly events: EventRecorder;
+  /** Called on every connect to the broker. */
+  readonly onConnected?: () => void;
 }

@@ -8,7 +8,7 @@ import type { JoinRequest } from "../identity/join-request.ts";
 import { identityOf, mayGetWork } from "../identity/robot-identity.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { DuplicateAgents } from "./registration/duplicate-agents.ts";
-import { Heartbeats } from "./heartbeats.ts";
+import { heartbeatOf, Heartbeats } from "./heartbeats.ts";
 import { HeartbeatWrites } from "./heartbeat-writes.ts";
 import { type Incoming, readIncoming, robotIdOf, robotOfTopic } from "./incoming.ts";
 import type { BridgeOptions } from "./bridge-options.ts";
@@ -106,11 +106,7 @@ export class Bridge implements AsyncDisposable {
       ...options,
       subscriptions: bridgeSubscriptions,
       onMessage: (topic, payload) => this.#onMessage(topic, payload),
-      onReady: () => {
-        this.#heartbeats.listening();
-        this.#dispatcher.resendAll();
-        this.#signals.resend();
-      },
+      onReady: () => this.#onReady(),
     });
     this.#unsubscribes = [onChange(Task, (change) => this.#onTask(change)), onChange(Robot, (change) => this.#onRobot(change))];
     for (const task of cache.list(Task, { namespace })) this.#dispatcher.taskChanged(task);
@@ -127,6 +123,12 @@ export class Bridge implements AsyncDisposable {
     this.#messages.send(robotId, topic, message);
   }
 
+  /** Sends a robot with a key what it trusts, with its labels and the time. */
+  respond(robot: DeepReadonly<Robot>, more: { readonly warning?: string } = {}): void {
+    const response = responseFor(robot);
+    if (response !== undefined) this.#messages.respond(robot.spec.robotId, { ...response, ...more });
+  }
+
   async stop(): Promise<void> {
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
     this.#dispatcher.stop();
@@ -138,8 +140,15 @@ export class Bridge implements AsyncDisposable {
     await this.#connection.stop();
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop();
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+
+  #onReady(): void {
+    this.#heartbeats.listening();
+    this.#dispatcher.resendAll();
+    this.#signals.resend();
+    this.#options.onConnected?.();
   }
 
   #createDeletions(): TaskDeletions {
@@ -227,26 +236,18 @@ export class Bridge implements AsyncDisposable {
     message,
     isOwnTopic,
   }: Incoming & { readonly kind: "register" | "heartbeat" }): Promise<void> {
-    const { robotId, deviceInfo, bootId, drivers, features, tasks = [] } = message;
+    const { robotId, tasks = [] } = message;
     const registration = await this.#registrations.store(message, { kind, isOwnTopic });
     if (registration.kind === "rejected") {
       this.#limitedLog.warn(robotId, { robot: robotId }, `${kind} rejected: ${registration.reason}`);
       if (kind === "register") this.#messages.respond(robotId, { success: false, message: registration.reason, robotId });
       return;
     }
-    this.#heartbeats.update(robotId, {
-      isAlive: true,
-      ...(kind === "register" ? { connected: true } : {}),
-      ...(deviceInfo === undefined ? {} : { deviceInfo }),
-      ...(bootId === undefined ? {} : { bootId }),
-      ...(drivers === undefined ? {} : { drivers }),
-      ...(kind === "register" ? { agentFeatures: features ?? [] } : {}),
-    });
+    this.#heartbeats.update(robotId, heartbeatOf(kind, message));
     if (kind === "heartbeat") return;
     if (message.nonce !== undefined) this.#messages.registered(robotId, message.nonce);
     const warning = this.#duplicates.check(registration.robot, message);
-    const response = responseFor(registration.robot);
-    if (response !== undefined) this.#messages.respond(robotId, { ...response, ...(warning === undefined ? {} : { warning }) });
+    this.respond(registration.robot, warning === undefined ? {} : { warning });
     this.#deletions.registered(robotId, tasks);
     if (this.#limits.mayResend(robotId)) this.#dispatcher.resend(robotId);
   }
@@ -282,9 +283,7 @@ export class Bridge implements AsyncDisposable {
       this.#messages.robotDeleted(name);
       return;
     }
-    const response = responseFor(object);
-    const before = old === undefined ? undefined : responseFor(old);
-    if (response !== undefined && !jsonEquals(response, before)) this.#messages.respond(name, response);
+    if (old === undefined || !jsonEquals(responseFor(object), responseFor(old))) this.respond(object);
     this.#duplicates.robotChanged(object, old);
     if (object.status?.phase === "Online" && old?.status?.phase !== "Online") this.#dispatcher.resend(name);
     if (object.status?.phase !== "Online" && old?.status?.phase === "Online") {

@@ -3,6 +3,7 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { DeviceInfo } from "../api/device-info.ts";
 import type { Robot } from "../api/robot.ts";
 import { KeyedRates, type RateLimit } from "../broker/keyed-rates.ts";
+import type { RegisterMessage } from "../protocol/messages.ts";
 import { isOtherMachine } from "../placement/device-change.ts";
 
 /** Heartbeats of a robot are written at most once in this time. Other changes are written immediately, up to {@link changeLimit}. */
@@ -35,6 +36,20 @@ export interface HeartbeatUpdate {
   readonly drivers?: readonly string[];
   readonly agentFeatures?: readonly string[];
   readonly deviceInfo?: DeviceInfo;
+}
+
+/** What a registration or heartbeat says about a robot. */
+export function heartbeatOf(
+  kind: "register" | "heartbeat",
+  { deviceInfo, bootId, drivers, features = [] }: RegisterMessage,
+): HeartbeatUpdate {
+  return {
+    isAlive: true,
+    ...(kind === "register" ? { connected: true, agentFeatures: features } : {}),
+    ...(deviceInfo === undefined ? {} : { deviceInfo }),
+    ...(bootId === undefined ? {} : { bootId }),
+    ...(drivers === undefined ? {} : { drivers }),
+  };
 }
 
 /** Options of {@link Heartbeats}. */

@@ -9,8 +9,8 @@ export interface MqttConnectionOptions {
   readonly url: string;
   readonly username?: string;
   readonly password?: string;
-  /** Certificate, key and authority of a TLS connection. Default: none, and the system's authorities. */
-  readonly tls?: Pick<IClientOptions, "cert" | "key" | "ca">;
+  /** Certificate, key and authorities of the next TLS connection. Default: none, and the system's authorities. */
+  readonly tls?: () => Pick<IClientOptions, "cert" | "key" | "ca">;
   readonly clientId: string;
   /** Topic filters to subscribe to (QoS 1) on every connect. */
   readonly subscriptions: readonly string[];
@@ -43,7 +43,7 @@ export class MqttConnection {
     const { url, username, password, clientId, tls } = options;
     this.#options = options;
     this.#client = connectMqtt(url, {
-      ...tls,
+      ...tls?.(),
       clientId,
       clean: true,
       protocolVersion: 4,
@@ -64,6 +64,7 @@ export class MqttConnection {
     this.ready.catch(() => {});
     this.#client.on("close", () => {
       this.#isReady = false;
+      Object.assign(this.#client.options, tls?.());
     });
     this.#client.on("offline", () => {
       if (!this.#isStopped) options.log.warn({ broker: url }, "lost the connection to the MQTT broker; retrying every second");

@@ -1,7 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import type { LazyAuthority } from "../identity/lazy-authority.ts";
-import type { RobotAuthority } from "../identity/robot-authority.ts";
+import type { LazyAuthority } from "../identity/authority/lazy-authority.ts";
+import type { RobotAuthority } from "../identity/authority/robot-authority.ts";
 import { sealMessage } from "../identity/signed-message.ts";
 import { type DispatchMessage, type ResponseMessage, topics } from "../protocol/messages.ts";
 

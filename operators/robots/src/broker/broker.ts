@@ -25,7 +25,7 @@ import { KeyedRates, packetLimit, packetsPerTopic, publishLimit } from "./keyed-
 import { LimitedLog, quote } from "./limited-log.ts";
 import { listen } from "./listen.ts";
 import { guardConnection } from "./packet-guard.ts";
-import { peerCertificateOf } from "./peer-certificate.ts";
+import { type PeerCertificate, peerCertificateOf } from "./peer-certificate.ts";
 import { TlsSplitter } from "./tls-splitter.ts";
 
 const bridgeUsername = "k8s4r-server";
@@ -128,6 +128,12 @@ export class Broker implements AsyncDisposable {
     if (client !== undefined) this.#check(client);
   }
 
+  /** Loads the certificates again, and closes connections of robots whose certificate is not trusted any more. **Errors**: those of `loadTls`. */
+  async reloadTls(): Promise<void> {
+    await this.#splitter.reload();
+    for (const client of this.#connected.values()) this.#check(client);
+  }
+
   /** Starts to listen. **Errors**: see {@link listen}. */
   async listen(port: number): Promise<void> {
     await this.#aedes.listen();
@@ -150,8 +156,8 @@ export class Broker implements AsyncDisposable {
     await closed;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop();
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
   }
 
   async #closeAedes(): Promise<void> {
@@ -206,7 +212,7 @@ export class Broker implements AsyncDisposable {
         message: "it connected without TLS, which --mqtt-require-tls demands",
       });
     }
-    const certificate = peerCertificateOf(client.conn, this.#splitter.authority, this.#clock.now());
+    const certificate = this.#certificateOf(client);
     const attempt: ConnectAttempt = {
       robotId,
       ...(username === undefined ? {} : { password: password ?? Buffer.alloc(0) }),
@@ -218,6 +224,10 @@ export class Broker implements AsyncDisposable {
       return true;
     }
     return this.#reject(robotId, result);
+  }
+
+  #certificateOf({ conn }: Client): PeerCertificate | undefined {
+    return peerCertificateOf(conn, this.#splitter.authorities, this.#clock.now());
   }
 
   #lacksTls(client: Client): boolean {
@@ -236,10 +246,11 @@ export class Broker implements AsyncDisposable {
     const { robotId, certificate } = attempt;
     const hasKey = certificate !== undefined || this.#policy.identityOf(robotId) !== undefined;
     const isRevoked = hasKey
-      ? authenticateRobot({ ...attempt }, this.#policy).kind === "rejected"
+      ? (certificate !== undefined && this.#certificateOf(client) === undefined) ||
+        authenticateRobot({ ...attempt }, this.#policy).kind === "rejected"
       : this.#policy.credentialOf(robotId) === revokedCredential;
     if (!isRevoked) return;
-    this.#log.info({ robot: robotId }, "robot disconnected: key or credential revoked or expired");
+    this.#log.info({ robot: robotId }, "robot disconnected: key, credential or certificate authority revoked or expired");
     client.close();
   }
 

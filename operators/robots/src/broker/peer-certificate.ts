@@ -11,21 +11,21 @@ export interface PeerCertificate {
 }
 
 /**
- * The certificate that the other side of a connection presented. Undefined if it presented none, or one that `authority` has not signed
- * for a robot.
+ * The certificate that the other side of a connection presented. Undefined if it presented none, or one that none of the authorities has
+ * signed for a robot.
  *
  * The signature is checked here and not by the TLS library, which reports only one fault of a certificate: of one that is forged and
  * expired, that it has expired.
  */
 export function peerCertificateOf(
   socket: unknown,
-  authority: X509Certificate | undefined,
+  authorities: readonly X509Certificate[],
   now: number,
 ): PeerCertificate | undefined {
-  if (!(socket instanceof TLSSocket) || authority === undefined) return undefined;
+  if (!(socket instanceof TLSSocket)) return undefined;
   const certificate = socket.getPeerX509Certificate();
-  if (certificate === undefined || !certificate.checkIssued(authority) || !certificate.verify(authority.publicKey))
-    return undefined;
+  if (certificate === undefined) return undefined;
+  if (!authorities.some((each) => certificate.checkIssued(each) && certificate.verify(each.publicKey))) return undefined;
   const robotId = certificate.subject.replace(/^CN=/, "");
   if (!robotIdPattern.test(robotId) || !certificate.keyUsage?.includes(clientAuth)) return undefined;
   const key = certificate.publicKey.export({ type: "spki", format: "der" });

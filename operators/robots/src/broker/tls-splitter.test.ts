@@ -27,7 +27,7 @@ it("closes a connection that never sends a byte, but not a TLS connection that i
     accept = resolve;
   });
   const splitter = new TlsSplitter({
-    loadTls: async () => ({ certificate, key, authority: new X509Certificate(authority.certificate) }),
+    loadTls: async () => ({ certificate, key, authorities: [new X509Certificate(authority.certificate)] }),
     log: silentLogger,
     onConnection: (socket) => accept(socket),
     handshakeTimeoutMs: 2000,

@@ -1,6 +1,6 @@
 import { constants, type X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
-import { createServer, type Server, type TLSSocket } from "node:tls";
+import { createServer, type SecureContextOptions, type Server, type TLSSocket } from "node:tls";
 import type { Logger } from "@keelson/controller";
 
 /** First byte of a TLS connection: the content type of a handshake record (RFC 8446 section 5.1). */
@@ -13,8 +13,8 @@ export interface BrokerTls {
   /** PEM: the broker's certificate and its private key. */
   readonly certificate: string;
   readonly key: string;
-  /** The authority that has signed the certificates of robots. */
-  readonly authority: X509Certificate;
+  /** The authorities that sign certificates of robots. */
+  readonly authorities: readonly X509Certificate[];
 }
 
 /** Options of a {@link TlsSplitter}. */
@@ -36,16 +36,24 @@ export class TlsSplitter {
   readonly #options: TlsSplitterOptions;
   readonly #handshakeTimeoutMs: number;
   #server: Promise<Server> | undefined;
-  #authority: X509Certificate | undefined;
+  #authorities: readonly X509Certificate[] = [];
 
   constructor(options: TlsSplitterOptions) {
     this.#options = options;
     this.#handshakeTimeoutMs = options.handshakeTimeoutMs ?? defaultHandshakeTimeoutMs;
   }
 
-  /** The authority of robots' certificates. Undefined before the first TLS connection. */
-  get authority(): X509Certificate | undefined {
-    return this.#authority;
+  /** The authorities of robots' certificates. Empty before the first TLS connection. */
+  get authorities(): readonly X509Certificate[] {
+    return this.#authorities;
+  }
+
+  /** Loads the certificates again, for later connections. Does nothing before the first TLS connection. **Errors**: those of `loadTls`. */
+  async reload(): Promise<void> {
+    const { loadTls } = this.#options;
+    const server = await this.#server?.catch(() => undefined);
+    if (server === undefined || loadTls === undefined) return;
+    server.setSecureContext(this.#contextOf(await loadTls()));
   }
 
   /** Handles a connection that was just accepted. */
@@ -90,18 +98,11 @@ export class TlsSplitter {
 
   async #createServer(loadTls: () => Promise<BrokerTls>): Promise<Server> {
     const { onConnection, log } = this.#options;
-    const { certificate, key, authority } = await loadTls();
-    this.#authority = authority;
     const server = createServer({
-      cert: certificate,
-      key,
-      ca: authority.toString(),
-      minVersion: "TLSv1.3",
+      ...this.#contextOf(await loadTls()),
       requestCert: true,
       rejectUnauthorized: false,
       handshakeTimeout: this.#handshakeTimeoutMs,
-      // A resumed session would carry the certificate of an earlier connection.
-      secureOptions: constants.SSL_OP_NO_TICKET,
     });
     server.on("secureConnection", (socket) => {
       socket.setTimeout(0);
@@ -113,5 +114,17 @@ export class TlsSplitter {
       socket.destroy();
     });
     return server;
+  }
+
+  #contextOf({ certificate, key, authorities }: BrokerTls): SecureContextOptions {
+    this.#authorities = authorities;
+    return {
+      cert: certificate,
+      key,
+      ca: authorities.map(String),
+      minVersion: "TLSv1.3",
+      // A resumed session would carry the certificate of an earlier connection.
+      secureOptions: constants.SSL_OP_NO_TICKET,
+    };
   }
 }

@@ -3,7 +3,7 @@ import { changeEach, type CommandDefinition } from "@keelson/operator";
 import { heldAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
 import { boundDigest, isApprovedWithoutHold, isRevoked } from "../identity/robot-identity.ts";
-import { retryOnConflict } from "../identity/token-store.ts";
+import { retryOnConflict } from "../identity/retry-on-conflict.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** `keelson robots approve ROBOT ...`. */

@@ -9,7 +9,7 @@ import { Robot } from "../api/robot.ts";
 import { execServerName } from "../exec/exec-frames.ts";
 import { brokerCertificate } from "../identity/broker-certificate.ts";
 import { mosquittoFiles } from "../identity/mosquitto-files.ts";
-import { ensureRobotAuthority } from "../identity/robot-authority.ts";
+import { ensureRobotAuthority } from "../identity/authority/authority-store.ts";
 import { revokedSerials } from "../identity/robot-identity.ts";
 import { replaceFile } from "./replace-file.ts";
 import { namespaceFlag } from "./flags.ts";
@@ -55,24 +55,23 @@ async function run(context: CommandContext): Promise<number> {
     const { revoked, damaged } = revokedCertificates(robots, now);
     const dir = resolve(flags.dir.read(values));
     const hosts = [...new Set(["localhost", "127.0.0.1", ...flags.host.read(values)])];
-    const server = await brokerCertificate(authority.authority, { dir, hosts, now });
-    const list = await createRevocationList(
-      authority.authority,
-      revoked.map((serial) => ({ serial, revokedAt: new Date(now) })),
-      { thisUpdate: new Date(now - 3_600_000), nextUpdate: new Date(now + yearMs) },
-    );
+    const server = await brokerCertificate(authority.brokerAuthority, { dir, hosts, now });
+    const entries = revoked.map((serial) => ({ serial, revokedAt: new Date(now) }));
+    const validity = { thisUpdate: new Date(now - 3_600_000), nextUpdate: new Date(now + yearMs) };
+    // Mosquitto needs a list of every authority that it trusts.
+    const lists = await Promise.all(authority.trusted.map((each) => createRevocationList(each, entries, validity)));
     const [port, joinPort] = [flags.port.read(values), flags.joinPort.read(values)];
     const bindAddress = flags.bindAddress.read(values);
     const files: Readonly<Record<string, string>> = {
       ...mosquittoFiles({
         ...{ dir, port, joinPort },
         ...(bindAddress === undefined ? {} : { bindAddress }),
-        pin: authority.pin,
+        pins: authority.trusted.map(({ pin }) => pin),
         salt: randomBytes(12),
       }),
-      "ca.crt": authority.authority.certificate,
-      "crl.pem": list,
-      "server.crt": server.certificate + authority.authority.certificate,
+      "ca.crt": authority.bundle,
+      "crl.pem": lists.join(""),
+      "server.crt": server.certificate + authority.brokerAuthority.certificate,
       "server.key": server.key,
     };
     await mkdir(dir, { recursive: true });

@@ -4,8 +4,9 @@ import { type CommandContext, type CommandDefinition, formatResult, outputFlag, 
 import { durationFlag, invalidFlag, isUsageError, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import type { Client } from "@keelson/client";
 import { createOneTimeToken, formatOneTimeToken, publicKeyText, tokenKey } from "../identity/one-time-token.ts";
-import { ensureRobotAuthority } from "../identity/robot-authority.ts";
-import { readTokens, retryOnConflict, type StoredToken, type TokenStoreOptions, writeTokens } from "../identity/token-store.ts";
+import { ensureRobotAuthority } from "../identity/authority/authority-store.ts";
+import { retryOnConflict } from "../identity/retry-on-conflict.ts";
+import { readTokens, type StoredToken, type TokenStoreOptions, writeTokens } from "../identity/token-store.ts";
 import { robotIdPattern } from "../protocol/messages.ts";
 import { namespaceFlag } from "./flags.ts";
 
@@ -110,6 +111,7 @@ async function tryIssueToken(
   const stored: StoredToken = {
     ...binding,
     id: token.id,
+    authority: token.pin,
     publicKey: publicKeyText(tokenKey(token)),
     createdAt: new Date(now).toISOString(),
     expiresAt: new Date(now + ttlMs).toISOString(),

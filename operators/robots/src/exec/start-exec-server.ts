@@ -10,7 +10,7 @@ import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { replaceFile } from "../commands/replace-file.ts";
 import { mqttFlags } from "../flags.ts";
-import type { LazyAuthority } from "../identity/lazy-authority.ts";
+import type { LazyAuthority } from "../identity/authority/lazy-authority.ts";
 import { ExecAccess } from "./exec-access.ts";
 import { execServerName } from "./exec-frames.ts";
 import { ExecServer } from "./exec-server.ts";
@@ -19,7 +19,7 @@ import type { ExecSessions } from "./exec-sessions.ts";
 /** File below the operator's data folder with the URL and the token of the exec server on loopback. */
 const execAccessFile = (dataDir: string): string => join(dataDir, "exec-access.json");
 
-/** File below the operator's data folder with the authority of the exec server's certificate. */
+/** File below the operator's data folder with the authorities of the exec server's certificate. */
 const execAuthorityFile = (dataDir: string): string => join(dataDir, "exec-ca.crt");
 
 /** The certificate is issued anew with every start of the operator. */
@@ -62,12 +62,12 @@ export async function startExecServer(context: ServerContext, parts: ExecServerP
     ...{ sessions: parts.sessions, namespace, events: parts.events, clock, log },
     taskNamed: (name) => cache.get(Task, { namespace, name }),
     robotNamed: (name) => cache.get(Robot, { namespace, name }),
-    ...(authority === undefined ? {} : { tls: await execCertificate(authority.authority, clock.now()) }),
+    ...(authority === undefined ? {} : { tls: await execCertificate(authority.brokerAuthority, clock.now()) }),
   });
   const url = await server.listen(mqttFlags.execPort.read(flags), address);
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   if (authority === undefined) await replaceFile(execAccessFile(dataDir), `${JSON.stringify({ url, token })}\n`, 0o600);
-  else await replaceFile(execAuthorityFile(dataDir), authority.authority.certificate, 0o644);
+  else await replaceFile(execAuthorityFile(dataDir), authority.bundle, 0o644);
   return {
     url,
     async stop() {

@@ -2,7 +2,7 @@ import { createHash, type KeyObject, sign, verify } from "node:crypto";
 import { isJsonObject } from "@keelson/api-machinery";
 import { robotIdPattern } from "../protocol/messages.ts";
 import { readPublicKey } from "./one-time-token.ts";
-import type { SignedTrustBundle } from "./trust-bundle.ts";
+import { authorityIdOf, type SignedTrustBundle } from "./authority/trust-bundle.ts";
 
 /**
  * Added. Agent to server, on `k8s4r/robots/{id}/join` (QoS 1): asks for a certificate of the robot's public key. `signature` is by the key of the
@@ -18,6 +18,8 @@ export interface JoinRequest {
   readonly nonce: string;
   /** Labels of the Robot if this request creates it. Those of the token take precedence. */
   readonly labels?: Readonly<Record<string, string>>;
+  /** Pins of the certificate authorities that the robot trusts. Not signed: a robot checks who issued its certificate. Absent: an older agent. */
+  readonly trusts?: readonly string[];
   /** Base64. */
   readonly signature: string;
 }
@@ -54,14 +56,15 @@ export function isSignedBy(request: JoinRequest, publicKey: string): boolean {
 }
 
 const maxLabels = 64;
+const maxTrusted = 8;
 
 /** Parses a request for robot `robotId`. Undefined if it is not valid. */
 export function readJoinRequest(body: unknown, robotId: string): JoinRequest | undefined {
   if (!isJsonObject(body) || body.robotId !== robotId || !robotIdPattern.test(robotId)) return undefined;
-  const { tokenId, publicKey, nonce, signature, labels = {} } = body;
+  const { tokenId, publicKey, nonce, signature, trusts, labels = {} } = body;
   if (!isShort(publicKey, 200) || !isShort(nonce, 64) || !isShort(signature, 200)) return undefined;
   if (tokenId !== undefined && !isTokenId(tokenId)) return undefined;
-  if (!isJsonObject(labels)) return undefined;
+  if (!isJsonObject(labels) || (trusts !== undefined && !isPins(trusts))) return undefined;
   const entries = Object.entries(labels).flatMap(([key, value]) =>
     typeof value === "string" && value.length <= 256 && key.length <= 256 ? [[key, value] as const] : [],
   );
@@ -70,12 +73,16 @@ export function readJoinRequest(body: unknown, robotId: string): JoinRequest | u
   return {
     ...{ robotId, publicKey, nonce, signature },
     ...(tokenId === undefined ? {} : { tokenId }),
+    ...(trusts === undefined ? {} : { trusts }),
     labels: Object.fromEntries(entries),
   };
 }
 
 const isShort = (value: unknown, length: number): value is string =>
   typeof value === "string" && value.length > 0 && value.length <= length;
+
+const isPins = (value: unknown): value is readonly string[] =>
+  Array.isArray(value) && value.length <= maxTrusted && value.every((each) => isShort(each, 64));
 
 const isTokenId = (value: unknown): value is string => typeof value === "string" && /^[a-z0-9]{8}$/.test(value);
 
@@ -92,8 +99,11 @@ export function keyDigest(publicKey: string): string {
   return createHash("sha256").update(Buffer.from(publicKey, "base64")).digest("hex");
 }
 
-/** User name with which agents join at an external broker. The password is the pin of the authority. */
+/** User name with which agents join at an external broker. The password is the pin of the oldest authority that the broker trusts. */
 export const externalJoinUser = "keelson-join";
+
+/** The same for any authority that the broker trusts, while one is replaced. The password is its pin. */
+export const externalJoinUserOf = (pin: string): string => `${externalJoinUser}-${authorityIdOf(pin)}`;
 
 /** Client id with which an agent joins at the embedded broker: its user name is the robot's id, and its password a {@link JoinRequest} as JSON. */
 export const joinClientId = (robotId: string): string => `keelson-join-${robotId}`;

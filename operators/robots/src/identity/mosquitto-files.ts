@@ -1,6 +1,6 @@
 import { pbkdf2Sync } from "node:crypto";
-import { externalJoinUser } from "./join-request.ts";
-import { bridgeCommonName } from "./robot-authority.ts";
+import { externalJoinUser, externalJoinUserOf } from "./join-request.ts";
+import { bridgeCommonName } from "./authority/authority-state.ts";
 
 /** Options of {@link mosquittoFiles}. */
 export interface MosquittoOptions {
@@ -12,8 +12,8 @@ export interface MosquittoOptions {
   readonly port: number;
   /** Port at which robots join and renew their certificates. */
   readonly joinPort: number;
-  /** Password of agents that join. */
-  readonly pin: string;
+  /** Passwords of agents that join: the pins of the trusted authorities, the oldest first. */
+  readonly pins: readonly string[];
   /** 12 random bytes. */
   readonly salt: Uint8Array;
 }
@@ -42,10 +42,13 @@ export function mosquittoFiles({
   bindAddress,
   port,
   joinPort,
-  pin,
+  pins,
   salt,
 }: MosquittoOptions): Readonly<Record<string, string>> {
   const tls = [`certfile ${dir}/server.crt`, `keyfile ${dir}/server.key`, "tls_version tlsv1.3"];
+  const users = pins.flatMap((pin, index) =>
+    (index === 0 ? [externalJoinUser] : []).concat(externalJoinUserOf(pin)).map((name) => ({ name, pin })),
+  );
   const address = bindAddress === undefined ? "" : ` ${bindAddress}`;
   return {
     "mosquitto.conf": lines([
@@ -75,8 +78,10 @@ export function mosquittoFiles({
       `acl_file ${dir}/join-acl`,
     ]),
     acl: lines([`user ${bridgeCommonName}`, "topic readwrite k8s4r/#", "", ...robotRules]),
-    "join-acl": lines([`user ${externalJoinUser}`, "topic write k8s4r/robots/+/join", "topic read k8s4r/robots/+/join/answer"]),
-    "join-users": lines([`${externalJoinUser}:${passwordHash(pin, salt)}`]),
+    "join-acl": lines(
+      users.flatMap(({ name }) => [`user ${name}`, "topic write k8s4r/robots/+/join", "topic read k8s4r/robots/+/join/answer"]),
+    ),
+    "join-users": lines(users.map(({ name, pin }) => `${name}:${passwordHash(pin, salt)}`)),
   };
 }
 

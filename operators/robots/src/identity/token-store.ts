@@ -1,4 +1,4 @@
-import { ignoreNotFound, isAlreadyExists, isConflict, isJsonObject } from "@keelson/api-machinery";
+import { ignoreNotFound, isJsonObject } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { joinTokensSecret } from "../api/names.ts";
 import { Secret } from "../api/secret.ts";
@@ -10,6 +10,8 @@ export interface StoredToken {
   readonly publicKey: string;
   readonly createdAt: string;
   readonly expiresAt: string;
+  /** Pin of the certificate authority that the token names. Unset: one of an earlier version, which could not replace its authority. */
+  readonly authority?: string;
   /** The only robot that may join with it. */
   readonly robot?: string;
   /** Labels of the Robot: it gets them if the join creates it, and otherwise has to have them. */
@@ -75,19 +77,6 @@ export async function writeTokens(
   const data = { ...Object.fromEntries(remove.map((id) => [id, null])), ...written };
   const body = { metadata: { resourceVersion }, data };
   await client.patch(Secret, { namespace, name: joinTokensSecret }, { type: "merge", body }, options);
-}
-
-const maxConflicts = 8;
-
-/** Runs `attempt` again when another writer has changed or created the object meanwhile. **Errors**: as those of `attempt`. */
-export async function retryOnConflict<T>(attempt: () => Promise<T>): Promise<T> {
-  for (let conflicts = 0; ; conflicts++) {
-    try {
-      return await attempt();
-    } catch (error) {
-      if (conflicts >= maxConflicts || !(isConflict(error) || isAlreadyExists(error))) throw error;
-    }
-  }
 }
 
 /** A robot that presents a token. */

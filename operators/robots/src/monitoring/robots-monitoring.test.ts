@@ -9,7 +9,11 @@ const object = (status: object, more: object = {}) => ({
   ...{ spec: {}, status, ...more },
 });
 const objects: Readonly<Record<string, readonly object[]>> = {
-  Robot: [object({ phase: "Online" }), object({ phase: "Online" }), object({})],
+  Robot: [
+    object({ phase: "Online", identity: { keySha256: "a" }, agentFeatures: ["leases", "authority-1", "authority-2"] }),
+    object({ phase: "Online", identity: { keySha256: "b" }, agentFeatures: ["authority-1"] }),
+    object({}),
+  ],
   Task: [
     object({ conditions: [{ type: "Scheduled", status: "False", lastTransitionTime: "2030-01-01T00:30:00Z" }] }),
     object({ state: "running", conditions: [{ type: "Lost", status: "True" }] }),
@@ -24,6 +28,10 @@ it("counts robots, tasks and jobs by their state", () => {
     keelson_robots_robots: [
       { labels: { namespace: "a", phase: "Online" }, value: 2 },
       { labels: { namespace: "a", phase: "Pending" }, value: 1 },
+    ],
+    keelson_robots_trusted_authorities: [
+      { labels: { namespace: "a", authority: "1" }, value: 2 },
+      { labels: { namespace: "a", authority: "2" }, value: 1 },
     ],
     keelson_robots_tasks: [
       { labels: { namespace: "a", state: "pending" }, value: 1 },

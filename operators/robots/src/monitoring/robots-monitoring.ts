@@ -3,6 +3,7 @@ import { ageSeconds, countBy, maxBy, type OperatorMonitoring } from "@keelson/op
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
+import { authoritiesOf } from "../identity/authority/trusting-robots.ts";
 
 /** Metrics, panels and alert rules of the robots family. */
 export const robotsMonitoring: OperatorMonitoring = {
@@ -11,6 +12,14 @@ export const robotsMonitoring: OperatorMonitoring = {
       help: "Robots by phase",
       read: (cache) =>
         countBy(cache.list(Robot), ({ metadata: { namespace }, status }) => ({ namespace, phase: status?.phase ?? "Pending" })),
+    },
+    keelson_robots_trusted_authorities: {
+      help: "Robots with keys, by certificate authority that they trust",
+      read: (cache) =>
+        countBy(
+          cache.list(Robot).flatMap((robot) => authoritiesOf(robot).map((id) => ({ robot, id }))),
+          ({ robot: { metadata }, id }) => ({ namespace: metadata.namespace, authority: id }),
+        ),
     },
     keelson_robots_tasks: {
       help: "Tasks by state",

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { DeviceInfo } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
-import type { SignedTrustBundle } from "../identity/trust-bundle.ts";
+import type { SignedTrustBundle } from "../identity/authority/trust-bundle.ts";
 
 /*
  * MQTT topics and payloads. They are K8s4r's. Fields marked "added" are ours and may be absent in both directions, so that an

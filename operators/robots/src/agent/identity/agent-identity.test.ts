@@ -10,7 +10,8 @@ import mqtt from "mqtt";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { certificateLifeMs } from "../../identity/certificate-life.ts";
 import { createOneTimeToken, formatOneTimeToken, publicKeyText } from "../../identity/one-time-token.ts";
-import { ensureRobotAuthority, type RobotAuthority } from "../../identity/robot-authority.ts";
+import { ensureRobotAuthority } from "../../identity/authority/authority-store.ts";
+import { certifyRobot, type RobotAuthority } from "../../identity/authority/robot-authority.ts";
 import { AgentIdentity } from "./agent-identity.ts";
 import { AgentMembership } from "./agent-membership.ts";
 
@@ -38,7 +39,11 @@ const load = (now: number): Promise<RobotAuthority> =>
   ensureRobotAuthority({ client, namespace: "default", now, fieldManager: "test" });
 
 async function answerOf(authority: RobotAuthority, robotId: string, key: string, now: number) {
-  const certificate = await authority.certify(robotId, publicKeyText(createPrivateKey(key)), now);
+  const certificate = await certifyRobot(authority.authority, {
+    robotId,
+    publicKey: publicKeyText(createPrivateKey(key)),
+    now,
+  });
   return { nonce: "n", certificate, authority: authority.authority.certificate, trust: authority.trust };
 }
 
@@ -60,6 +65,15 @@ it("keeps newer keys of the authority, and a key that is about to join, when it 
   expect(identity.joined?.certificate).not.toBe(joined?.certificate);
   expect(identity.joined?.trust.version).toBe(joined?.trust.version);
   expect(pemOf(await identity.keyFor("token002"))).toBe(pending);
+});
+
+it("rejects a controller that its join token does not name", async () => {
+  const identity = await AgentIdentity.open(join(dir, "lured", "identity.json"), "lured");
+  const answer = await answerOf(newer, "lured", pemOf(await identity.keyFor("token001")), t0);
+  await expect(identity.accept(answer, "A".repeat(43))).rejects.toThrow(
+    /not genuine: its certificate authority is not one that/,
+  );
+  expect(identity.joined).toBeUndefined();
 });
 
 it("joins with a new token after a renewal that is under way", async () => {

@@ -3,7 +3,7 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { JoinAnswer } from "../../identity/join-request.ts";
-import { openTrustBundle, pinOf, type SignedTrustBundle, type TrustBundle } from "../../identity/trust-bundle.ts";
+import { openTrustBundle, pinOf, type SignedTrustBundle, type TrustBundle } from "../../identity/authority/trust-bundle.ts";
 import { RobotsError } from "../../robots-error.ts";
 
 /** A key that joins with a token and has no certificate yet. */
@@ -16,8 +16,11 @@ interface PendingKey {
 /** A key with its certificate. */
 interface StoredKey extends PendingKey {
   readonly certificate: string;
+  /** PEM of the authority that has signed the certificate. */
   readonly authority: string;
   readonly trust: SignedTrustBundle;
+  /** PEM of the authorities that were trusted when `trust` was accepted. Unset: `authority`. */
+  readonly roots?: readonly string[];
 }
 
 /** An identity as it is stored. The current key stays until another one has joined. */
@@ -31,7 +34,10 @@ export interface JoinedIdentity {
   /** PEM. */
   readonly key: string;
   readonly certificate: string;
-  readonly authority: string;
+  /** Pin of the authority that has signed the certificate. */
+  readonly issuer: string;
+  /** PEM of the authorities that the robot trusts. */
+  readonly authorities: readonly string[];
   readonly trust: TrustBundle;
   readonly tokenId: string;
   readonly expiresAt: number;
@@ -76,9 +82,9 @@ export class AgentIdentity {
     return privateKey;
   }
 
-  /** The pin of the authority. Undefined until the robot has joined. */
-  get pin(): string | undefined {
-    return this.#joined === undefined ? undefined : pinOf(new X509Certificate(this.#joined.authority));
+  /** The pins of the authorities that the robot trusts. Empty until it has joined. */
+  get pins(): readonly string[] {
+    return this.#joined?.authorities.map((pem) => pinOf(new X509Certificate(pem))) ?? [];
   }
 
   /** The robot's own key, which renews the certificate. Undefined until the robot has joined. */
@@ -89,7 +95,7 @@ export class AgentIdentity {
   /**
    * Stores the answer to a join request.
    *
-   * @param pin of the token; undefined for a renewal, whose authority must be the known one
+   * @param pin of the token; undefined for a renewal, which any trusted authority may answer
    *
    * **Errors**: {@link RobotsError} `JoinFailed` if the answer was rejected or is not genuine.
    */
@@ -98,31 +104,32 @@ export class AgentIdentity {
     const { joined, pending } = this.#stored;
     const requested = pin === undefined ? joined : pending;
     if (requested === undefined) throw new RobotsError("JoinFailed", "no request was made");
-    const expectedPin = pin ?? (joined === undefined ? undefined : pinOf(new X509Certificate(joined.authority)));
-    const problem = answerProblem(answer, this.#robotId, requested.key, expectedPin);
+    const problem = answerProblem(answer, this.#robotId, requested.key, pin === undefined ? this.pins : [pin]);
     if (problem !== undefined) throw new RobotsError("JoinFailed", `the answer is not genuine: ${problem}`);
     const { certificate, authority, trust } = answer;
     // A renewal keeps the key that is about to join with another token.
     const rest = pin === undefined ? this.#stored : {};
-    await this.#save({ ...rest, joined: { ...requested, certificate, authority, trust: this.#newest(trust, authority) } });
+    await this.#save({ ...rest, joined: { ...requested, certificate, authority, ...this.#newest(trust, authority) } });
   }
 
-  /** Of two bundles of the same authority, the newer one: an answer that was delayed or replayed does not bring old keys back. */
-  #newest(trust: SignedTrustBundle, authority: string): SignedTrustBundle {
+  /** Of two bundles of authorities that this robot trusts, the newer one: an answer that was delayed or replayed does not bring old keys back. */
+  #newest(trust: SignedTrustBundle, authority: string): Pick<StoredKey, "trust" | "roots"> {
     const { joined } = this.#stored;
-    if (joined === undefined || this.#joined === undefined) return trust;
-    const certificate = new X509Certificate(authority);
-    if (pinOf(certificate) !== this.pin) return trust;
-    return (openTrustBundle(trust, certificate)?.version ?? 0) < this.#joined.trust.version ? joined.trust : trust;
+    const issuer = new X509Certificate(authority);
+    const fresh = { trust, roots: [authority] };
+    if (joined === undefined || this.#joined === undefined || !this.pins.includes(pinOf(issuer))) return fresh;
+    const isOlder = (openTrustBundle(trust, [issuer])?.version ?? 0) < this.#joined.trust.version;
+    return isOlder ? { trust: joined.trust, roots: rootsOf(joined) } : fresh;
   }
 
-  /** Stores a trust bundle if the authority has signed it and it is newer than the current one. Returns whether it was stored. */
+  /** Stores a trust bundle if a trusted authority has signed it and it is newer than the current one. Returns whether it was stored. */
   async trust(bundle: SignedTrustBundle): Promise<boolean> {
     const { joined } = this.#stored;
     if (joined === undefined || this.#joined === undefined) return false;
-    const opened = openTrustBundle(bundle, new X509Certificate(joined.authority));
+    const { authorities: roots } = this.#joined;
+    const opened = openTrustBundle(bundle, certificatesOf(roots));
     if (opened === undefined || opened.version <= this.#joined.trust.version) return false;
-    await this.#save({ ...this.#stored, joined: { ...joined, trust: bundle } });
+    await this.#save({ ...this.#stored, joined: { ...joined, trust: bundle, roots } });
     return true;
   }
 
@@ -140,16 +147,17 @@ function answerProblem(
   answer: Exclude<JoinAnswer, { rejected: string }>,
   robotId: string,
   key: string,
-  pin: string | undefined,
+  pins: readonly string[],
 ): string | undefined {
   try {
     const authority = new X509Certificate(answer.authority);
     const certificate = new X509Certificate(answer.certificate);
-    if (pinOf(authority) !== pin) return "its certificate authority is not the one that the join token names";
+    if (!pins.includes(pinOf(authority)))
+      return "its certificate authority is not one that the robot trusts or its join token names";
     if (!certificate.checkIssued(authority) || !certificate.verify(authority.publicKey)) return "another authority signed it";
     if (certificate.subject !== `CN=${robotId}`) return "the certificate is for another robot";
     if (!certificate.checkPrivateKey(createPrivateKey(key))) return "the certificate is for another key";
-    return openTrustBundle(answer.trust, authority) === undefined ? "its keys are not signed" : undefined;
+    return openTrustBundle(answer.trust, [authority]) === undefined ? "its keys are not signed" : undefined;
   } catch {
     return "it cannot be parsed";
   }
@@ -158,10 +166,16 @@ function answerProblem(
 function joinedOf(stored: StoredKey | undefined): JoinedIdentity | undefined {
   if (stored === undefined) return undefined;
   const { key, certificate, authority, tokenId } = stored;
-  const trust = openTrustBundle(stored.trust, new X509Certificate(authority));
+  const trust = openTrustBundle(stored.trust, certificatesOf(rootsOf(stored)));
   if (trust === undefined) return undefined;
-  return { key, certificate, authority, trust, tokenId, expiresAt: Date.parse(new X509Certificate(certificate).validTo) };
+  const { authorities = [authority] } = trust;
+  const expiresAt = Date.parse(new X509Certificate(certificate).validTo);
+  return { key, certificate, issuer: pinOf(new X509Certificate(authority)), authorities, trust, tokenId, expiresAt };
 }
+
+const rootsOf = ({ roots, authority }: StoredKey): readonly string[] => roots ?? [authority];
+
+const certificatesOf = (pems: readonly string[]): readonly X509Certificate[] => pems.map((pem) => new X509Certificate(pem));
 
 async function readStored(file: string): Promise<StoredIdentity> {
   let text: string;

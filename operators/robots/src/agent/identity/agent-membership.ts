@@ -2,12 +2,15 @@ import type { Timer } from "@keelson/api-machinery/time";
 import type { AgentOptions } from "../../commands/start-agent.ts";
 import { certificateLifeMs } from "../../identity/certificate-life.ts";
 import { parseOneTimeToken } from "../../identity/one-time-token.ts";
-import type { ConnectMqtt } from "../agent-connection.ts";
+import type { AgentLogin, ConnectMqtt } from "../agent-connection.ts";
 import type { AgentIdentity, JoinedIdentity } from "./agent-identity.ts";
 import { type JoinOptions, joinServer, renewCertificate } from "./join.ts";
 
 /** Minimum pause between two attempts to renew the certificate. */
 const minRenewPauseMs = 60_000;
+
+/** When the server starts to issue certificates of another authority, robots renew theirs within this time, not all at the same time. */
+const reissueSpreadMs = 60_000;
 
 /** The time left is computed again after this time, because the clocks may change. */
 const maxTimerMs = 86_400_000;
@@ -29,6 +32,8 @@ export class AgentMembership {
   /** The join or renewal that is under way. */
   #exchange: Promise<void> | undefined;
   #renewTimer: Timer | undefined;
+  /** Pin of the authority whose certificate was requested because it issues certificates now. */
+  #reissuedBy: string | undefined;
 
   constructor(options: AgentMembershipOptions) {
     this.#options = options;
@@ -37,6 +42,19 @@ export class AgentMembership {
   /** The robot's certificate. Undefined if it has not joined. */
   get joined(): JoinedIdentity | undefined {
     return this.#options.identity.joined;
+  }
+
+  /** The pins of the authorities that the robot trusts. */
+  get pins(): readonly string[] {
+    return this.#options.identity.pins;
+  }
+
+  /** How the robot connects with its certificate. Undefined if it has not joined. */
+  get login(): AgentLogin | undefined {
+    const { joined } = this;
+    return joined === undefined
+      ? undefined
+      : { certificate: joined.certificate, key: joined.key, authority: joined.authorities.join("") };
   }
 
   /** Joins if the agent has a token that this robot has not joined with, then calls `connect`. `again`: the current key was rejected. */
@@ -51,6 +69,11 @@ export class AgentMembership {
       await joinServer(token, this.#joinOptions());
       connect();
     });
+  }
+
+  /** Handles that the robot trusts other keys or authorities. */
+  trustChanged(): void {
+    if (this.#exchange === undefined) this.#armRenewal();
   }
 
   /** Handles that the broker rejected the key. Returns whether the agent has another token to join with; otherwise renews the certificate. */
@@ -77,12 +100,26 @@ export class AgentMembership {
     };
   }
 
-  /** Arms the renewal for when a third of the certificate's life is left. */
+  /** Arms the renewal for when a third of the certificate's life is left, or another authority issues certificates. */
   #armRenewal(): void {
     this.#renewTimer?.cancel();
-    const { clock, serverNow } = this.#options;
+    const { clock, serverNow, random } = this.#options;
     if (this.joined === undefined || this.#stopped.signal.aborted) return;
-    const leftMs = this.joined.expiresAt - certificateLifeMs / 3 - (serverNow() ?? clock.now());
+    const { issuer = this.joined.issuer } = this.joined.trust;
+    if (issuer !== this.joined.issuer && issuer !== this.#reissuedBy) {
+      this.#renewTimer = clock.setTimer(
+        random() * reissueSpreadMs,
+        () => {
+          this.#reissuedBy = issuer;
+          this.#renew();
+        },
+        { background: true },
+      );
+      return;
+    }
+    if (issuer === this.joined.issuer) this.#reissuedBy = undefined;
+    const leftMs =
+      issuer !== this.joined.issuer ? 0 : this.joined.expiresAt - certificateLifeMs / 3 - (serverNow() ?? clock.now());
     const delayMs = Math.min(Math.max(leftMs, minRenewPauseMs), maxTimerMs);
     this.#renewTimer = clock.setTimer(delayMs, () => (leftMs > delayMs ? this.#armRenewal() : this.#renew()), {
       background: true,

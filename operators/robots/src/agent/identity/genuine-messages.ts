@@ -3,7 +3,7 @@ import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { openMessage } from "../../identity/signed-message.ts";
-import { keysOf, type SignedTrustBundle } from "../../identity/trust-bundle.ts";
+import { keysOf, type SignedTrustBundle } from "../../identity/authority/trust-bundle.ts";
 import { type RejectedMessage, topics } from "../../protocol/messages.ts";
 import type { AgentIdentity } from "./agent-identity.ts";
 
@@ -22,6 +22,8 @@ export interface GenuineMessagesOptions {
   readonly report: (message: RejectedMessage) => void;
   /** Called when the server's time becomes known: answers that arrived before were dropped. */
   readonly onTime: () => void;
+  /** Called when the robot trusts other keys or authorities. */
+  readonly onTrust: () => void;
   /** Registers again, to get newer keys and the time. */
   readonly register: () => void;
 }
@@ -78,7 +80,7 @@ export class GenuineMessages {
   async #openResponse(topic: string, payload: Uint8Array): Promise<Uint8Array | undefined> {
     const { identity, bootMs } = this.#options;
     const bundle = bundleOf(payload);
-    if (bundle !== undefined) await identity.trust(bundle);
+    const isNewTrust = bundle !== undefined && (await identity.trust(bundle));
     const { joined } = identity;
     const body = joined === undefined ? undefined : this.#check(topic, payload, joined, this.now);
     if (body === undefined) return undefined;
@@ -89,6 +91,11 @@ export class GenuineMessages {
       this.#nonce = undefined;
       this.#since ??= time;
       if (isFirst) this.#options.onTime();
+    }
+    if (isNewTrust) {
+      this.#options.onTrust();
+      // The server learns what this robot trusts now.
+      this.#options.register();
     }
     return body;
   }
@@ -133,5 +140,7 @@ function parse(payload: Uint8Array): Readonly<Record<string, unknown>> | undefin
 function bundleOf(payload: Uint8Array): SignedTrustBundle | undefined {
   const trust = parse(payload)?.trust;
   if (!isJsonObject(trust) || typeof trust.text !== "string" || typeof trust.signature !== "string") return undefined;
-  return { text: trust.text, signature: trust.signature };
+  const { text, signature, signatures } = trust;
+  const others = Array.isArray(signatures) ? signatures.filter((each) => typeof each === "string") : [];
+  return { text, signature, ...(others.length === 0 ? {} : { signatures: others }) };
 }

@@ -5,6 +5,7 @@ import type { Logger } from "@keelson/controller";
 import type { MqttClient } from "mqtt";
 import {
   externalJoinUser,
+  externalJoinUserOf,
   type JoinAnswer,
   joinClientId,
   type JoinRequest,
@@ -42,8 +43,8 @@ export async function joinServer(token: OneTimeToken, options: JoinOptions): Pro
     try {
       const key = await identity.keyFor(token.id);
       const nonce = randomBytes(12).toString("base64url");
-      const request = { robotId, tokenId: token.id, publicKey: publicKeyText(key), nonce, labels };
-      await identity.accept(await exchange(signJoinRequest(request, tokenKey(token)), token.pin, options), token.pin);
+      const request = { robotId, tokenId: token.id, publicKey: publicKeyText(key), nonce, labels, trusts: [token.pin] };
+      await identity.accept(await exchange(signJoinRequest(request, tokenKey(token)), options), token.pin);
       log.info({ robot: robotId, token: token.id }, "joined: this robot has a certificate");
       return;
     } catch (error) {
@@ -62,17 +63,49 @@ export async function renewCertificate(options: JoinOptions): Promise<void> {
   const key = identity.ownKey;
   if (key === undefined) throw new RobotsError("JoinFailed", "this robot has not joined");
   const nonce = randomBytes(12).toString("base64url");
-  const request = signJoinRequest({ robotId, publicKey: publicKeyText(key), nonce, labels: {} }, key);
-  await identity.accept(await exchange(request, identity.pin ?? "", options), undefined);
+  const { pins } = identity;
+  const request = signJoinRequest({ robotId, publicKey: publicKeyText(key), nonce, labels: {}, trusts: pins }, key);
+  await identity.accept(await exchange(request, options), undefined);
   log.info({ robot: robotId }, "renewed the certificate of this robot");
 }
 
+interface JoinLogin {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** CONNACK codes "bad user name or password" and "not authorized" (MQTT 3.1.1 section 3.2.2.3). */
+const badCredentials: readonly unknown[] = [4, 5];
+
+/** Sends a request and waits for the answer. An external broker may know some of the authorities that this robot trusts. */
+async function exchange(request: JoinRequest, options: JoinOptions): Promise<JoinAnswer> {
+  const { robotId, isExternal } = options;
+  if (!isExternal) return await exchangeAs({ username: robotId, password: JSON.stringify(request) }, request, options);
+  const { trusts = [] } = request;
+  const [first, ...others] = [
+    ...trusts.map((pin) => ({ username: externalJoinUser, password: pin })),
+    ...trusts.map((pin) => ({ username: externalJoinUserOf(pin), password: pin })),
+  ];
+  if (first === undefined) throw new RobotsError("JoinFailed", "this robot trusts no certificate authority");
+  for (let login = first; ; ) {
+    try {
+      return await exchangeAs(login, request, options);
+    } catch (error) {
+      const { cause } = error instanceof RobotsError ? error : {};
+      const next = others.shift();
+      const isRejected = cause instanceof Error && "code" in cause && badCredentials.includes(cause.code);
+      if (!isRejected || next === undefined) throw error;
+      login = next;
+    }
+  }
+}
+
 /** Sends a request over a connection of its own and waits for the answer. */
-async function exchange(request: JoinRequest, pin: string, options: JoinOptions): Promise<JoinAnswer> {
-  const { brokerUrl, robotId, isExternal, clock, signal } = options;
+async function exchangeAs(login: JoinLogin, request: JoinRequest, options: JoinOptions): Promise<JoinAnswer> {
+  const { brokerUrl, robotId, clock, signal } = options;
   const mqttOptions = {
     clientId: joinClientId(robotId),
-    ...(isExternal ? { username: externalJoinUser, password: pin } : { username: robotId, password: JSON.stringify(request) }),
+    ...login,
     protocolVersion: 4 as const,
     clean: true,
     reconnectPeriod: 0,

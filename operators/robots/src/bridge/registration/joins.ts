@@ -5,10 +5,12 @@ import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
 import { Robot } from "../../api/robot.ts";
 import { isSignedBy, type JoinAnswer, type JoinRequest, keyDigest } from "../../identity/join-request.ts";
+import { certifyRobot, type TrustedAuthority } from "../../identity/authority/robot-authority.ts";
 import { certificateLifeMs } from "../../identity/certificate-life.ts";
-import type { LazyAuthority } from "../../identity/lazy-authority.ts";
+import type { LazyAuthority } from "../../identity/authority/lazy-authority.ts";
 import { boundDigest, identityOf, isRevoked } from "../../identity/robot-identity.ts";
-import { readTokens, retryOnConflict, type StoredToken, tokenProblem, writeTokens } from "../../identity/token-store.ts";
+import { retryOnConflict } from "../../identity/retry-on-conflict.ts";
+import { readTokens, type StoredToken, tokenProblem, writeTokens } from "../../identity/token-store.ts";
 
 const fieldManager = "robots-identity";
 
@@ -40,7 +42,7 @@ export class Joins {
   /** Why a request is rejected. Undefined if it may be answered. */
   async problem(request: JoinRequest): Promise<string | undefined> {
     const found = request.tokenId === undefined ? this.#renewalProblem(request) : await this.#findToken(request);
-    return typeof found === "string" ? found : undefined;
+    return typeof found === "string" ? found : await this.#trustProblem(request);
   }
 
   /**
@@ -51,7 +53,7 @@ export class Joins {
   async answer(request: JoinRequest): Promise<JoinAnswer> {
     const { nonce, tokenId } = request;
     if (tokenId === undefined) {
-      const problem = this.#renewalProblem(request);
+      const problem = this.#renewalProblem(request) ?? (await this.#trustProblem(request));
       return problem === undefined ? await this.#issue(request, undefined) : { nonce, rejected: problem };
     }
     const use = this.#lastUse.then(() => retryOnConflict(() => this.#useToken(request)));
@@ -65,7 +67,7 @@ export class Joins {
     const found = await this.#findToken(request);
     if (typeof found === "string") return found;
     const { token, resourceVersion } = found;
-    const problem = await this.#robotProblem(request, token);
+    const problem = (await this.#trustProblem(request)) ?? (await this.#robotProblem(request, token));
     if (problem !== undefined || token.used !== undefined) return problem ?? token;
     const { client, namespace, clock } = this.#options;
     const { robotId: robot, publicKey } = request;
@@ -84,6 +86,13 @@ export class Joins {
       return `robot ${robotId} is not bound to the agent's key; join again with a new token`;
     }
     return identity.isRevoked ? `the key of robot ${robotId} is revoked; join again with a new token` : undefined;
+  }
+
+  /** An authority that the robot does not trust would be of no use to it, and its token would be used up. */
+  async #trustProblem({ robotId, trusts }: JoinRequest): Promise<string | undefined> {
+    const authority = await this.#options.authority.get();
+    if (authority.issuerFor(trusts) !== undefined) return undefined;
+    return `robot ${robotId} does not trust the certificate authority, which was replaced; revoke its key, and join again with a new token`;
   }
 
   async #findToken(
@@ -146,15 +155,21 @@ export class Joins {
     }
   }
 
-  /** A key gets a new certificate when less than half of its life is left. Until then it gets the current one again. */
-  async #issue({ robotId, publicKey, nonce }: JoinRequest, token: StoredToken | undefined): Promise<JoinAnswer> {
+  /** A key gets a new certificate when less than half of its life is left, or another authority issues it. Until then it gets the current one again. */
+  async #issue(request: JoinRequest, token: StoredToken | undefined): Promise<JoinAnswer> {
+    const { robotId, publicKey, nonce } = request;
     const { client, namespace, clock } = this.#options;
     const now = clock.now();
     const authority = await this.#options.authority.get();
+    const issuer = authority.issuerFor(request.trusts);
+    if (issuer === undefined) return { nonce, rejected: "the certificate authority was replaced" };
     const before = (await this.#robotNamed(robotId))?.status?.identity;
     const keySha256 = keyDigest(publicKey);
-    const isCurrent = before?.keySha256 === keySha256 && Date.parse(before.expires) - now > certificateLifeMs / 2;
-    const certificate = isCurrent ? before.certificate : await authority.certify(robotId, publicKey, now);
+    const isCurrent =
+      before?.keySha256 === keySha256 &&
+      Date.parse(before.expires) - now > certificateLifeMs / 2 &&
+      isIssuedBy(before.certificate, issuer);
+    const certificate = isCurrent ? before.certificate : await certifyRobot(issuer, { robotId, publicKey, now });
     const requiresApproval = token === undefined ? before?.requiresApproval : token.requiresApproval;
     const tokenId = token?.id ?? before?.token;
     const earlier = earlierCertificates(before, now);
@@ -168,8 +183,14 @@ export class Joins {
     if (!isCurrent) {
       await client.applyStatus(Robot, { metadata: { name: robotId, namespace }, status: { identity } }, { fieldManager });
     }
-    return { nonce, certificate, authority: authority.authority.certificate, trust: authority.trust };
+    return { nonce, certificate, authority: issuer.certificate, trust: authority.trust };
   }
+}
+
+/** Whether an authority has signed a certificate that the operator has stored. */
+function isIssuedBy(certificate: string, { x509 }: TrustedAuthority): boolean {
+  const stored = new X509Certificate(certificate);
+  return stored.checkIssued(x509) && stored.verify(x509.publicKey);
 }
 
 /** The certificates of a Robot that have not expired, once it has got another one. */

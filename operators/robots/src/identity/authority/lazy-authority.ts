@@ -1,6 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { ensureRobotAuthority, type RobotAuthority } from "./robot-authority.ts";
+import { ensureRobotAuthority, readRobotAuthority } from "./authority-store.ts";
+import type { RobotAuthority } from "./robot-authority.ts";
 
 /** Options of a {@link LazyAuthority}. */
 export interface LazyAuthorityOptions {
@@ -41,9 +42,22 @@ export class LazyAuthority {
     }
   }
 
+  /** Reads the authority after its Secret has changed. Undefined if there is none. **Errors**: as `readRobotAuthority`. */
+  async reload(): Promise<RobotAuthority | undefined> {
+    const { client, namespace } = this.#options;
+    const authority = await readRobotAuthority(client, namespace);
+    return authority === undefined ? undefined : this.#adopt(authority);
+  }
+
   async #load(): Promise<RobotAuthority> {
     const { client, namespace, clock, fieldManager } = this.#options;
-    this.#current = await ensureRobotAuthority({ client, namespace, now: clock.now(), fieldManager });
+    return this.#adopt(await ensureRobotAuthority({ client, namespace, now: clock.now(), fieldManager }));
+  }
+
+  /** Of two concurrent reads, the newer one counts. */
+  #adopt(authority: RobotAuthority): RobotAuthority {
+    const isOlder = this.#current !== undefined && authority.state.version < this.#current.state.version;
+    if (!isOlder || this.#current === undefined) this.#current = authority;
     return this.#current;
   }
 }

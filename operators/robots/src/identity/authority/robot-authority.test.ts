@@ -1,10 +1,11 @@
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { identitySecret } from "../api/names.ts";
-import { Secret } from "../api/secret.ts";
-import { ensureRobotAuthority, type RobotAuthority } from "./robot-authority.ts";
-import { messageValidityMs, openMessage, sealMessage } from "./signed-message.ts";
+import { identitySecret } from "../../api/names.ts";
+import { Secret } from "../../api/secret.ts";
+import { ensureRobotAuthority } from "./authority-store.ts";
+import type { RobotAuthority } from "./robot-authority.ts";
+import { messageValidityMs, openMessage, sealMessage } from "../signed-message.ts";
 import { keysOf, openTrustBundle, type TrustBundle } from "./trust-bundle.ts";
 
 const t0 = Date.UTC(2026, 0, 1);
@@ -22,8 +23,11 @@ afterAll(() => environment.stop());
 const load = (now: number): Promise<RobotAuthority> =>
   ensureRobotAuthority({ client, namespace: "default", now, fieldManager: "test" });
 
-function trustOf({ trust, certificate }: RobotAuthority): TrustBundle {
-  const bundle = openTrustBundle(trust, certificate);
+function trustOf({ trust, trusted }: RobotAuthority): TrustBundle {
+  const bundle = openTrustBundle(
+    trust,
+    trusted.map(({ x509 }) => x509),
+  );
   if (bundle === undefined) throw new Error("the bundle is not valid");
   return bundle;
 }
