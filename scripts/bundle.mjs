@@ -9,6 +9,7 @@ import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { rolldown } from "rolldown";
 import { currentBundle } from "../packages/operator/dist/bundle.js";
+import { compactSource, usedModules } from "./bundle-options.mjs";
 import { root } from "./steps.mjs";
 
 const command = {
@@ -40,15 +41,8 @@ const middlewareAgents = {
 const robotAgent = {
   bundles: join(root, "operators/robots/dist/bundle"),
   programs: { "agent-command": join(root, "operators/robots/dist/agent-command.js") },
-  // Omits modules that it imports but does not use. Ours do nothing when they are imported.
-  treeshake: { moduleSideEffects: [{ test: /[\\/](packages|operators)[\\/][^\\/]+[\\/]dist[\\/]/, sideEffects: false }] },
+  treeshake: usedModules,
 };
-
-/**
- * V8 keeps the source of every loaded file, with two bytes per character if a single one is not Latin-1. Names and lines stay as they are for
- * stack traces, and licenses are kept.
- */
-const compactSource = { charset: "ascii", comments: { legal: true, annotation: false, jsdoc: false } };
 
 if (!isCurrent(command)) {
   await bundle(command);
@@ -103,8 +97,7 @@ async function bundlePodProgram() {
 /** Bundles the program that `keelson middleware copy-agent` copies into Pods, as one file. */
 async function bundleAgentProgram() {
   const program = join(root, "apps/cli/dist/programs/middleware-agent-program.js");
-  const { treeshake } = robotAgent;
-  const build = await rolldown({ input: program, platform: "node", logLevel: "silent", treeshake });
+  const build = await rolldown({ input: program, platform: "node", logLevel: "silent", treeshake: usedModules });
   const draft = program.replace(/\.js$/, `-${process.pid}.tmp`);
   await build.write({ ...compactSource, file: draft, format: "esm", codeSplitting: false });
   await build.close();

@@ -1,67 +1,103 @@
 /*
- * What the images of Keelson contain: the running Node.js with its shared libraries, and packages with the production dependencies that
- * they need, as installed in this repository.
+ * What the images of Keelson contain. All have the same first layer: the running Node.js with its shared libraries. The image `keelson` adds
+ * the packages of the command line with their production dependencies, as installed in this repository; those of agents add one program.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, realpathSync } from "node:fs";
 import { execFileSync } from "node:child_process";
 import { basename, delimiter, dirname, join, relative } from "node:path";
+import { imagePrograms } from "./image-programs.mjs";
 import { root } from "./steps.mjs";
 
-/** Where the packages are in an image. */
-const home = "/opt/keelson/node_modules";
+/** Where Keelson is in an image. */
+const home = "/opt/keelson";
+const billPath = "/usr/share/keelson/sbom.cdx.json";
+/** Default: `keelson`. */
+const entrypoints = { "robot-agent": ["keelson", "robots", "agent"], "sandbox-agent": ["keelson", "sandbox", "agent"] };
 const node = "/usr/local/bin/node";
 /** User of the images: neither root nor a user of any distribution. */
 const user = 65_532;
 
-/** What sandboxes need in addition to Node.js. `bwrap` isolates them, `perl` watches their folders, the others prepare them. */
-const sandboxPrograms = ["sh", "bwrap", "cat", "env", "mkfifo", "mkdir", "mount", "perl", "rm", "setpriv", "sleep", "umount"];
+/** What agents need in addition to Node.js. `bwrap` isolates programs, `perl` watches folders, the others prepare sandboxes. */
+const agentPrograms = {
+  "robot-agent": ["sh", "bwrap"],
+  "sandbox-agent": ["sh", "bwrap", "cat", "env", "mkfifo", "mkdir", "mount", "perl", "rm", "setpriv", "sleep", "umount"],
+  "middleware-agent": [],
+  "mpi-worker": [],
+};
 
-/** The images: name, layers, configuration and bill of materials. An image whose programs are missing here has a `problem` instead. */
-export function imageDefinitions(version) {
-  const packages = packagesOf("keelson");
-  return [
-    definition({ name: "keelson", version, packages, programs: [], entrypoint: ["keelson"] }),
-    definition({
-      ...{ name: "sandbox-agent", version, packages: packagesOf("keelson"), programs: sandboxPrograms },
-      entrypoint: ["keelson", "sandbox", "agent"],
-    }),
-  ];
+/** Names of the images, the whole command line first. */
+export const imageNames = ["keelson", ...Object.keys(agentPrograms)];
+
+/**
+ * Defines an image: its name, layers, configuration and bill of materials. An image whose programs are missing on this machine has a `problem`
+ * instead.
+ */
+export async function defineImage(name, version) {
+  return name === "keelson" ? defineCommandImage(version) : defineAgentImage(name, version);
 }
 
-function definition({ name, version, packages, programs, entrypoint }) {
+function defineCommandImage(version) {
+  const packages = packagesOf("keelson");
+  const isOwn = ({ manifest }) => manifest.name === "keelson" || manifest.name.startsWith("@keelson/");
+  const manifests = packages.map(({ manifest }) => manifest);
+  return definition({ name: "keelson", version, manifests, programs: [] }, (bill) => [
+    { description: "dependencies", entries: packages.filter((each) => !isOwn(each)).flatMap(packageEntries) },
+    {
+      description: `Keelson ${version}`,
+      entries: [
+        ...packages.filter(isOwn).flatMap(packageEntries),
+        // The kernel starts Node.js: the image needs no shell.
+        text("/usr/local/bin/keelson", `#!${node}\nimport("${home}/node_modules/keelson/bin/keelson.js");\n`, 0o755),
+        text(billPath, bill),
+      ],
+    },
+  ]);
+}
+
+async function defineAgentImage(name, version) {
+  const { files, manifests } = await imagePrograms(name);
+  return definition({ name, version, manifests, programs: agentPrograms[name] }, (bill) => [
+    {
+      description: `Keelson ${version}`,
+      entries: [
+        ...files.map((each) => text(`${home}/${each.name}`, each.text)),
+        text(`${home}/package.json`, '{"type":"module"}\n'),
+        text("/usr/local/bin/keelson", `#!${node}\nimport("${home}/main.js");\n`, 0o755),
+        text(billPath, bill),
+      ],
+    },
+  ]);
+}
+
+/** `layersOf` gets the bill of materials and returns the layers above those of Node.js and of the programs. */
+function definition({ name, version, manifests, programs }, layersOf) {
   const found = programs.map((program) => ({ program, path: findProgram(program) }));
   const missing = found.filter(({ path }) => path === undefined).map(({ program }) => program);
   if (missing.length > 0)
     return { name, problem: `${missing.join(", ")} not found; install bubblewrap, perl-base and util-linux` };
-  const libraries = [...new Set([...sharedObjects(), ...found.flatMap(({ path }) => librariesOf(path))])].sort();
-  const bill = billOfMaterials(name, version, packages, [...libraries, ...found.map(({ path }) => path)]);
-  const isOwn = ({ manifest }) => manifest.name === "keelson" || manifest.name.startsWith("@keelson/");
-  const base = [
-    ...baseEntries(libraries),
+  const libraries = sharedObjects();
+  const others = [...new Set(found.flatMap(({ path }) => librariesOf(path)))]
+    .filter((path) => !libraries.includes(path))
+    .sort();
+  const bill = billOfMaterials(name, version, manifests, [...libraries, ...others, ...found.map(({ path }) => path)]);
+  const programEntries = [
+    ...others.map((path) => file(path, realpathSync(path), 0o755)),
     ...found.map(({ program, path }) => file(`/bin/${program}`, realpathSync(path), 0o755)),
   ];
   return {
     name,
     bill,
     layers: [
-      { description: `Node.js ${process.versions.node} and its libraries`, entries: base },
-      { description: "dependencies", entries: packages.filter((each) => !isOwn(each)).flatMap(packageEntries) },
-      {
-        description: `Keelson ${version}`,
-        entries: [
-          ...packages.filter(isOwn).flatMap(packageEntries),
-          // The kernel starts Node.js: the image needs no shell.
-          text("/usr/local/bin/keelson", `#!${node}\nimport("${home}/keelson/bin/keelson.js");\n`, 0o755),
-          text("/usr/share/keelson/sbom.cdx.json", bill),
-        ],
-      },
+      { description: `Node.js ${process.versions.node} and its libraries`, entries: baseEntries(libraries) },
+      ...(programEntries.length === 0 ? [] : [{ description: "programs", entries: programEntries }]),
+      ...layersOf(bill),
     ],
     config: {
       User: `${user}:${user}`,
       WorkingDir: "/",
       Env: ["PATH=/usr/local/bin:/usr/bin:/bin", "NODE_ENV=production", "HOME=/tmp"],
-      Entrypoint: entrypoint,
+      Entrypoint: entrypoints[name] ?? ["keelson"],
       Labels: { "org.opencontainers.image.version": version, "org.opencontainers.image.licenses": "Apache-2.0" },
     },
   };
@@ -112,6 +148,8 @@ function packagesOf(name) {
     }
     if (found.has(folder)) return;
     const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    // For another runtime, whose users share packages with those of Node.js.
+    if (manifest.engines?.bare !== undefined && manifest.engines.node === undefined) return;
     found.set(folder, { folder, manifest, target: targetOf(folder, manifest) });
     for (const each of Object.keys(manifest.dependencies ?? {}))
       visit(each, folder, each in (manifest.optionalDependencies ?? {}));
@@ -135,15 +173,20 @@ function findPackage(name, from) {
 function targetOf(folder, manifest) {
   const path = relative(root, folder);
   const nested = path.indexOf("/node_modules/");
-  if (path.startsWith("node_modules/")) return join(home, path.slice("node_modules/".length));
-  if (nested < 0) return join(home, manifest.name);
+  if (path.startsWith("node_modules/")) return join(home, path);
+  if (nested < 0) return join(home, "node_modules", manifest.name);
   const parent = JSON.parse(readFileSync(join(root, path.slice(0, nested), "package.json"), "utf8"));
-  return join(home, parent.name, path.slice(nested + 1));
+  return join(home, "node_modules", parent.name, path.slice(nested + 1));
 }
 
 /** Files that no program reads at run time. */
 const omitted =
   /(?:\.(?:map|md|markdown|ts|mts|cts|tsbuildinfo|flow)|(?:^|\/)(?:\.[^/]+|CHANGELOG[^/]*|tsconfig[^/]*\.json))$/i;
+/** Addons for other versions of Node.js or another C library than those of the image, such as `node.abi127.glibc.node`. */
+const isForeignAddon = (path) => {
+  const abi = /\babi(\d+)\b[^/]*\.node$/.exec(path)?.[1];
+  return (abi !== undefined && abi !== process.versions.modules) || /\bmusl\b[^/]*\.node$/.test(path);
+};
 const omittedFolders = new Set([
   "node_modules",
   "src",
@@ -166,13 +209,15 @@ function packageEntries({ folder, manifest, target }) {
     if (!existsSync(full)) return;
     const here = readdirSyncOrUndefined(full);
     if (here === undefined) {
-      if (!omitted.test(path)) entries.push(file(join(target, path), full, path.startsWith("bin/") ? 0o755 : 0o644));
+      if (!omitted.test(path) && !isForeignAddon(path))
+        entries.push(file(join(target, path), full, path.startsWith("bin/") ? 0o755 : 0o644));
       return;
     }
     const name = basename(path);
     // A package may keep its program in `src`; ours and most others do not.
     const isCode = name === "src" && !isOwn && usesFolder(manifest, "src");
-    if (omittedFolders.has(name) && !isCode) return;
+    // Bundles of ours are for the folder in which they were built.
+    if ((omittedFolders.has(name) && !isCode) || (isOwn && name === "bundle")) return;
     for (const each of here) visit(join(path, each));
   };
   for (const path of top) visit(path);
@@ -192,7 +237,7 @@ function readdirSyncOrUndefined(path) {
 }
 
 /** The bill of materials (CycloneDX 1.6): Node.js, its libraries and every package, each with its licence. */
-function billOfMaterials(name, version, packages, libraries) {
+function billOfMaterials(name, version, manifests, libraries) {
   const components = [
     { type: "platform", name: "node", version: process.versions.node, purl: `pkg:generic/node@${process.versions.node}` },
     ...libraries.map((path) => ({
@@ -200,7 +245,7 @@ function billOfMaterials(name, version, packages, libraries) {
       name: path,
       hashes: [{ alg: "SHA-256", content: createHash("sha256").update(readFileSync(path)).digest("hex") }],
     })),
-    ...packages.map(({ manifest }) => ({
+    ...manifests.map((manifest) => ({
       type: "library",
       name: manifest.name,
       version: manifest.version,

@@ -1,9 +1,10 @@
 /*
- * `npm run image`: writes the images of Keelson as OCI archives, without a daemon and without a registry. Each contains the running
- * Node.js with its shared libraries, Keelson with its production dependencies, and a bill of materials (CycloneDX). Equal inputs give
- * equal archives. `--folder DIR` writes the files of one image to a folder instead, for the Dockerfile.
+ * `npm run image`: writes the images of Keelson as OCI archives, without a daemon and without a registry: `keelson`, with the
+ * whole command line, and smaller ones of the agents. Each contains the running Node.js with its shared libraries and a bill of materials
+ * (CycloneDX). Equal inputs give equal archives. `--folder DIR` writes the files of one image to a folder instead, for the Dockerfile.
  *
- *   npm run image                                  # dist/images/keelson.tar and sandbox-agent.tar
+ *   npm run image                                  # dist/images/keelson.tar, sandbox-agent.tar and so on
+ *   npm run image -- --only keelson,mpi-worker
  *   npm run image -- --output DIR --repository registry.example/keelson
  *   npm run image -- --compression-level 1         # a larger archive, written five times as fast
  *   npm run image -- --skip-build                  # of the packages as they are built
@@ -11,7 +12,7 @@
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { imageDefinitions } from "./image-contents.mjs";
+import { defineImage, imageNames } from "./image-contents.mjs";
 import { build, fail, install, requireNode, root } from "./steps.mjs";
 
 const { values } = parseArgs({
@@ -34,15 +35,14 @@ if (!values["skip-build"]) {
 }
 const { createImage } = await import("../packages/execution/dist/index.js");
 const { version } = JSON.parse(readFileSync(join(root, "apps/cli/package.json"), "utf8"));
-const definitions = imageDefinitions(version);
-const names = values.only?.split(",") ?? definitions.map(({ name }) => name);
-const unknown = names.filter((name) => !definitions.some((definition) => definition.name === name));
-if (unknown.length > 0)
-  fail(`--only: unknown image ${unknown.join(", ")}: must be one or more of ${definitions.map(({ name }) => name).join(", ")}`);
+const names = values.only?.split(",") ?? imageNames;
+const unknown = names.filter((name) => !imageNames.includes(name));
+if (unknown.length > 0) fail(`--only: unknown image ${unknown.join(", ")}: must be one or more of ${imageNames.join(", ")}`);
 
 const folder = resolve(root, values.output);
 mkdirSync(folder, { recursive: true });
-for (const { name, layers, config, bill, problem } of definitions.filter((definition) => names.includes(definition.name))) {
+for (const name of names) {
+  const { layers, config, bill, problem } = await defineImage(name, version);
   if (problem !== undefined) {
     process.stdout.write(`${name}  skipped: ${problem}\n`);
     continue;

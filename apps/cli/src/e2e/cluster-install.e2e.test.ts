@@ -16,6 +16,9 @@ import { temporaryFolder } from "../testing/temporary-folder.ts";
  * account with RBAC enforced. Workloads run in containerd, too.
  */
 const root = fileURLToPath(new URL("../../../..", import.meta.url));
+const { version } = JSON.parse(readFileSync(join(root, "apps/cli/package.json"), "utf8")) as { version: string };
+/** Robots run outside of the cluster. */
+const imageNames = ["keelson", "sandbox-agent", "middleware-agent", "mpi-worker"];
 const busybox = "example.org/busybox:1";
 const redis = "docker.io/library/redis:7.0";
 /** Pods without a runtime class, such as those of Apps, run in containerd. */
@@ -32,6 +35,8 @@ const values = {
   // Pods of this node share the machine's network.
   bindAddress: "$(POD_IP)",
   image: { pullPolicy: "Never" },
+  middleware: { toolImage: `docker.io/keelson/middleware-agent:${version}` },
+  mpi: { toolImage: `docker.io/keelson/mpi-worker:${version}` },
   // A container cannot nest bubblewrap without more rights.
   sandboxes: { driver: "process" },
   testplane: {
@@ -61,16 +66,24 @@ beforeAll(async () => {
   const images = join(home, "images");
   await run(
     process.execPath,
-    [join(root, "scripts/image.mjs"), "--output", images, "--compression-level", "0", "--skip-build"],
+    [
+      join(root, "scripts/image.mjs"),
+      "--only",
+      imageNames.join(),
+      "--output",
+      images,
+      "--compression-level",
+      "0",
+      "--skip-build",
+    ],
     {
       cwd: root,
     },
   );
   await createBusyboxImage(join(home, "busybox.tar"), { Env: ["PATH=/usr/bin:/bin"] });
-  const { version } = JSON.parse(readFileSync(join(root, "apps/cli/package.json"), "utf8")) as { version: string };
   const at = ["--containerd-address", containerd.socket, "--data-dir", join(folder.path, "keelson")];
-  await keelson("image", "import", join(images, "keelson.tar"), `docker.io/keelson/keelson:${version}`, ...at);
-  await keelson("image", "import", join(images, "sandbox-agent.tar"), `docker.io/keelson/sandbox-agent:${version}`, ...at);
+  for (const name of imageNames)
+    await keelson("image", "import", join(images, `${name}.tar`), `docker.io/keelson/${name}:${version}`, ...at);
   await keelson("image", "import", join(home, "busybox.tar"), busybox, ...at);
   // The shell guards the program and checks snapshots.
   await createProgramImage(join(home, "redis.tar"), redis, ["/usr/bin/redis-server", "/bin/bash", "/bin/cat"]);

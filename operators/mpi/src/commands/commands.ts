@@ -1,6 +1,7 @@
 import type { CommandDefinition } from "@keelson/operator";
+import { podProgram } from "../children/pod-program-path.ts";
 import { buildCommand } from "./build.ts";
-import { copyToolsCommand } from "./copy-tools.ts";
+import { createCopyToolsCommand } from "./copy-tools.ts";
 import { deleteCommand } from "./delete.ts";
 import { explainCommand } from "./explain.ts";
 import { listCommand } from "./list.ts";
@@ -25,5 +26,5 @@ export const commands: readonly CommandDefinition[] = [
   resumeCommand,
   cancelCommand,
   deleteCommand,
-  copyToolsCommand,
+  createCopyToolsCommand(podProgram),
 ];

@@ -2,25 +2,28 @@ import { chmodSync, cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { CommandDefinition } from "@keelson/operator";
 import { copyNode, portableNode } from "@keelson/operator/portable-node";
-import { podProgram } from "../children/pod-program-path.ts";
 
 /**
  * `keelson mpi copy-tools DIR`: copies the launcher and worker programs into a folder, with Node, its libraries and its loader, so that they
- * run in any image of the same architecture.
+ * run in any image of the same architecture. `podProgram` is the path of the program that is both, with its modules beside it.
  */
-export const copyToolsCommand: CommandDefinition = {
-  name: "copy-tools",
-  isInternal: true,
-  description: "copy the launcher and worker programs into a folder (for init containers)",
-  args: ["DIR"],
-  run({ args }) {
-    copyTools(args[0] ?? "");
-    return Promise.resolve(0);
-  },
-};
+export function createCopyToolsCommand(podProgram: string): CommandDefinition {
+  return {
+    name: "copy-tools",
+    isInternal: true,
+    description: "copy the launcher and worker programs into a folder (for init containers)",
+    args: ["DIR"],
+    run({ args }) {
+      copyTools(args[0] ?? "", podProgram);
+      return Promise.resolve(0);
+    },
+  };
+}
 
-/** Copies the programs and this process's Node. The folder then has `keelson-mpi`, whose argument is `launcher` or `worker`. */
-export function copyTools(folder: string): void {
+/**
+ * Copies the folder of `podProgram` and this process's Node. The folder then has `keelson-mpi`, whose argument is `launcher` or `worker`.
+ */
+export function copyTools(folder: string, podProgram: string): void {
   mkdirSync(folder, { recursive: true });
   copyNode(folder);
   cpSync(dirname(podProgram), join(folder, "launch"), { recursive: true });

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type AddressBlock, reserveAddressBlock } from "@keelson/cluster/testing";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { podProgram } from "../children/pod-program-path.ts";
 import { copyTools } from "../commands/copy-tools.ts";
 import {
   compilePi,
@@ -294,7 +295,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
 
 it("runs from a self-contained folder, as in Pods of other images", async () => {
   const tools = join(folder, "tools");
-  copyTools(tools);
+  copyTools(tools, podProgram);
   const environment = { PATH: "/usr/bin:/bin", [podVariables.token]: token, TMPDIR: folder };
   const podIP = nextAddress();
   const start = (part: string, variables: Record<string, string>) =>
