@@ -5,9 +5,10 @@ import { defaultPath, type Driver, type ProgramSpec, resolveExecutable, isSignal
 import { removeTree } from "@keelson/execution/files";
 import type { PodImage } from "../runtimes/pod-images.ts";
 import { type PrivatePodUser, privatePodUser } from "../runtimes/private-pod-user.ts";
-import { configError, ContainerError } from "./container-error.ts";
+import { ContainerError } from "./container-error.ts";
 import { limitsOf } from "./container-limits.ts";
 import { containerMounts } from "./container-mounts.ts";
+import { containerUser, isRootUser } from "./container-user.ts";
 import { resolveEnvironment } from "./environment.ts";
 import { expandWords } from "./expand.ts";
 import { defaultTerminalSize } from "./exec-process.ts";
@@ -71,7 +72,7 @@ export async function containerProgram(
   if (command[0] === "") {
     throw new ContainerError("CreateContainerConfigError", `container ${JSON.stringify(container.name)}: command[0] is empty`);
   }
-  const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
+  const user = containerUser(pod, container, image, process.getuid?.());
   const mounts = await mountsOf(attempted, env, hostsFile);
   const shared = {
     id: programId(uid, container.name, attempt),
@@ -246,38 +247,6 @@ async function prepareMounting(
   const identity = user === undefined ? {} : { user };
   await writeFile(script, mountScript({ mounts, scratch, marker, ...identity, host: hostPaths }), { mode: 0o600 });
   return { script, marker };
-}
-
-/** The user that a container runs as; `undefined` means the image's user, or this process's own. */
-function userOf(pod: PodView, container: ContainerView, image: PodImage | undefined): string | undefined {
-  const uid = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
-  const gid = container.securityContext?.runAsGroup ?? pod.spec.securityContext?.runAsGroup;
-  const own = process.getuid?.();
-  if ((container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot) === true) {
-    const effective = String(uid ?? image?.user ?? (image === undefined ? own : 0));
-    if (!/^\d+(:\d+)?$/.test(effective)) {
-      throw configError(
-        `container has runAsNonRoot and image has non-numeric user (${effective}), cannot verify user is non-root`,
-      );
-    }
-    if (/^0+(:|$)/.test(effective)) {
-      throw configError("container has runAsNonRoot and would run as root: set securityContext.runAsUser");
-    }
-  }
-  // With a root file system of its own, the driver maps users without switching to them.
-  const hasRoot = image !== undefined && "root" in image;
-  if (uid === undefined || (uid === own && !hasRoot)) return undefined;
-  if (own !== 0 && !hasRoot) {
-    throw configError(
-      `securityContext.runAsUser is ${uid}, but this node runs as user ${own} and cannot switch users: run it as root, or remove runAsUser`,
-    );
-  }
-  return `${uid}:${gid ?? 0}`;
-}
-
-/** Whether a container's user is root, also by default. */
-function isRootUser(user: string | undefined): boolean {
-  return user === undefined || /^(0+|root)(:|$)/.test(user);
 }
 
 /** The container's stop signal, if this machine supports it. */
