@@ -18,10 +18,31 @@ const node = "/usr/local/bin/node";
 /** User of the images: neither root nor a user of any distribution. */
 const user = 65_532;
 
-/** What agents need in addition to Node.js. `bwrap` isolates programs, `perl` watches folders, the others prepare sandboxes. */
+/** What agents need in addition to Node.js. `bwrap` isolates programs, `perl` watches folders, the others prepare and enter sandboxes. */
 const agentPrograms = {
   "robot-agent": ["sh", "bwrap"],
-  "sandbox-agent": ["sh", "bwrap", "cat", "env", "mkfifo", "mkdir", "mount", "perl", "rm", "setpriv", "sleep", "umount"],
+  "sandbox-agent": [
+    ...[
+      "sh",
+      "bwrap",
+      "cat",
+      "chmod",
+      "chown",
+      "env",
+      "find",
+      "mkdir",
+      "mkfifo",
+      "perl",
+      "prlimit",
+      "rm",
+      "rmdir",
+      "setpriv",
+      "sleep",
+    ],
+    // Network and volumes.
+    ...["nsenter", "unshare", "ip", "nft", "mount", "umount", "losetup", "fallocate", "flock", "sync"],
+    ...["mkfs.ext4", "e2fsck", "resize2fs"],
+  ],
   "middleware-agent": [],
   "mpi-worker": [],
 };
@@ -75,7 +96,10 @@ function definition({ name, version, manifests, programs }, layersOf) {
   const found = programs.map((program) => ({ program, path: findProgram(program) }));
   const missing = found.filter(({ path }) => path === undefined).map(({ program }) => program);
   if (missing.length > 0)
-    return { name, problem: `${missing.join(", ")} not found; install bubblewrap, perl-base and util-linux` };
+    return {
+      name,
+      problem: `${missing.join(", ")} not found; install bubblewrap, e2fsprogs, iproute2, nftables, perl-base and util-linux`,
+    };
   const libraries = sharedObjects();
   const others = [...new Set(found.flatMap(({ path }) => librariesOf(path)))]
     .filter((path) => !libraries.includes(path))
@@ -125,6 +149,9 @@ function baseEntries(libraries) {
     text("/etc/group", `root:x:0:\nkeelson:x:${user}:\n`),
     text("/etc/nsswitch.conf", "hosts: files dns\n"),
     { path: "/tmp", mode: 0o1777, content: { kind: "folder" } },
+    // Mount points: programs keep namespaces and locks in the first, agents of sandboxes prepare mounts in the second.
+    { path: "/run", mode: 0o755, content: { kind: "folder" } },
+    { path: "/mnt", mode: 0o755, content: { kind: "folder" } },
   ];
 }
 

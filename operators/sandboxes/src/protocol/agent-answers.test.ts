@@ -73,6 +73,9 @@ describe("an answer of an agent", () => {
     expect(createAnswerOf({ success: true, sandboxId, startMs: 1.5, start: "shell" })).toEqual({
       ...{ success: true, sandboxId, startMs: 1.5, start: "shell" },
     });
+    expect(createAnswerOf({ success: false, message: "command: must be a list" })).toEqual({
+      ...{ success: false, message: "command: must be a list" },
+    });
     expect(fileResultOf({ entries: [file], inode: 7 })).toEqual({ entries: [file], inode: 7 });
     expect(fileResultOf({ info: { ...file, name: "/" } })).toEqual({ info: { ...file, name: "/" } });
     expect(processResultOf({ processes: [process] })).toEqual({ processes: [process] });

@@ -110,8 +110,9 @@ const checkSandboxList = object({ sandboxStatuses: list<unknown>((value) => valu
 export const createAnswerOf = (value: unknown): CreateAnswer => readAnswer(() => checkCreate(value));
 
 const checkCreate: Check<CreateAnswer> = object(
-  { success: flag, sandboxId: text(253) },
+  { success: flag },
   {
+    sandboxId: text(253),
     message: message(maxMessageLength),
     createdAt: integer(0, lastMomentMs / 1000),
     rejected: flag,

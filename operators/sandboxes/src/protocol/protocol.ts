@@ -92,7 +92,8 @@ export interface CreateAnswer {
   readonly success: boolean;
   /** Why it failed; on success, which limits are not enforced. */
   readonly message?: string;
-  readonly sandboxId: string;
+  /** Absent if the request was invalid or failed unexpectedly. */
+  readonly sandboxId?: string;
   /** Unix seconds. */
   readonly createdAt?: number;
   readonly rejected?: boolean;
