@@ -2,43 +2,11 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Outcome, StopOptions } from "./engine.ts";
+import { Guard } from "./guard.ts";
 import { programEnvironment } from "./program-environment.ts";
 
 /** Maximum length of the output that an error message quotes. */
 const maxTailLength = 1_000;
-/** A guard that ended unexpectedly is replaced after this time. */
-const guardRestartMs = 500;
-
-/**
- * Reads timeouts in seconds from standard input and kills a process when one elapses without another line. An empty line ends the
- * timeout. At the end of the input the agent has died: the process gets the chance to save its data.
- */
-const guardScript = `
-pid=$1
-limit=
-end_program() {
-  if [ "$3" = true ]; then
-    kill -STOP "$1"
-    for stat in /proc/[0-9]*/stat; do
-      line=
-      IFS= read -r line 2>/dev/null <"$stat"
-      set -- "$1" "$2" "$3" \${line##*) }
-      [ "$5" = "$1" ] && { stat=\${stat%/stat}; kill -KILL "\${stat#/proc/}"; }
-    done
-  fi
-  kill -KILL "$1"
-}
-while :; do
-  if [ -n "$limit" ]; then
-    IFS= read -r -t "$limit" next; status=$?
-    [ "$status" -gt 128 ] && { end_program "$@"; exit; }
-  else
-    IFS= read -r next; status=$?
-  fi
-  [ "$status" -ne 0 ] && { kill -"$2" "$pid" && sleep 2 && end_program "$@"; exit; }
-  limit=$next
-done
-`;
 
 /** Options of {@link ServerProcess}. */
 export interface ServerProcessOptions {
@@ -56,10 +24,8 @@ export class ServerProcess {
   readonly #clock: Clock;
   readonly #options: ServerProcessOptions;
   #child: ChildProcess | undefined;
-  #guard: ChildProcess | undefined;
+  #guard: Guard | undefined;
   #exited: Promise<void> = Promise.resolve();
-  /** When the guard kills the program, by the clock. */
-  #guardDeadline: number | undefined;
   #tail = "";
   #failure: string | undefined;
   #isStopping = false;
@@ -128,35 +94,17 @@ export class ServerProcess {
    * one is frozen or dies. Undefined ends the timeout.
    */
   guard(timeoutMs: number | undefined): void {
-    this.#guardDeadline = timeoutMs === undefined ? undefined : this.#clock.monotonic() + timeoutMs;
-    this.#guard ??= this.#startGuard();
-    this.#guard?.stdin?.write(timeoutMs === undefined ? "\n" : `${(Math.max(timeoutMs, 1) / 1_000).toFixed(3)}\n`);
-  }
-
-  #startGuard(): ChildProcess | undefined {
     const { pid } = this.#child ?? {};
-    if (pid === undefined || this.#isStopping || this.#failure !== undefined) return undefined;
-    const { stopSignal = "SIGTERM", killsChildren = false } = this.#options;
-    const args = ["keelson-guard", String(pid), stopSignal.slice(3), String(killsChildren)];
-    const guard = spawn("bash", ["-c", guardScript, ...args], {
-      stdio: ["pipe", "ignore", "ignore"],
-      env: programEnvironment(),
-    });
-    guard.on("error", (error) => process.stderr.write(`the guard of ${this.#program} could not start: ${error.message}\n`));
-    // The guard may have ended with its program.
-    guard.stdin.on("error", () => undefined);
-    guard.once("exit", () => this.#replaceGuard(guard));
-    void this.#exited.then(() => guard.kill("SIGKILL"));
-    return guard;
+    if (pid === undefined || this.#isStopping || this.#failure !== undefined) return;
+    this.#guard ??= this.#startGuard(pid);
+    this.#guard.set(timeoutMs);
   }
 
-  #replaceGuard(guard: ChildProcess): void {
-    if (this.#guard !== guard) return;
-    this.#guard = undefined;
-    this.#clock.setTimer(guardRestartMs, () => {
-      if (this.#guard !== undefined || this.#isStopping || this.#failure !== undefined) return;
-      this.guard(this.#guardDeadline === undefined ? undefined : this.#guardDeadline - this.#clock.monotonic());
-    });
+  #startGuard(pid: number): Guard {
+    const { stopSignal = "SIGTERM", killsChildren = false } = this.#options;
+    const guard = new Guard({ pid, name: this.#program, stopSignal, killsChildren, clock: this.#clock });
+    void this.#exited.then(() => guard.end());
+    return guard;
   }
 
   /** Kills the program, and its children if {@link ServerProcessOptions.killsChildren}. */
@@ -174,7 +122,7 @@ export class ServerProcess {
   async stop({ timeoutMs, force }: StopOptions): Promise<Outcome> {
     this.#isStopping = true;
     // It must not interrupt a program that saves its data.
-    this.#guard?.kill("SIGKILL");
+    this.#guard?.end();
     this.#guard = undefined;
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return { ok: true };

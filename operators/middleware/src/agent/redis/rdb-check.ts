@@ -5,8 +5,15 @@ import type { SnapshotOutcome } from "@keelson/middleware-agent";
 /** Maximum length of the output that is kept. The result is at its end. */
 const maxOutputLength = 16_384;
 
-/** The checker reads a file: a pipe has a path, unlike the sockets that Node.js gives to children. */
-const script = 'cat | exec -a "$1" "$0" /dev/stdin';
+/**
+ * The checker reads a file: a pipe has a path, unlike the sockets that Node.js gives to children. The name of a program decides whether it is
+ * the server or the checker.
+ */
+const script = `
+mkdir -p "$2" && ln -s "$(command -v "$0")" "$2/$1-$$" || exit
+cat | "$2/$1-$$" /dev/stdin
+rm -f "$2/$1-$$"
+`;
 
 /**
  * Runs the RDB checker that is part of every redis-server and valkey-server on a stream. It verifies the format version, the structure
@@ -16,9 +23,10 @@ export class RdbCheck {
   readonly #child;
   readonly #ended: Promise<SnapshotOutcome>;
 
-  constructor(program: string) {
+  /** `folder`: for a link to the program. */
+  constructor(program: string, folder: string) {
     const name = basename(program).startsWith("valkey") ? "valkey-check-rdb" : "redis-check-rdb";
-    this.#child = spawn("bash", ["-o", "pipefail", "-c", script, program, name], { stdio: ["pipe", "pipe", "pipe"] });
+    this.#child = spawn("sh", ["-c", script, program, name, folder], { stdio: ["pipe", "pipe", "pipe"] });
     let output = "";
     for (const stream of [this.#child.stdout, this.#child.stderr])
       stream.on("data", (chunk: Buffer) => {

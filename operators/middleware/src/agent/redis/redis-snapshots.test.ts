@@ -1,4 +1,5 @@
 import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -62,7 +63,7 @@ describe("a load of a snapshot", () => {
     connection = new RedisConnection({ host, port, password: "", clock: systemClock });
     isIsolated = false;
     const log = silentLogger;
-    const shared = { program: "redis", host, port, password: () => "", connection, clock: systemClock, log };
+    const shared = { program: "redis", dataDir: tmpdir(), host, port, password: () => "", connection, clock: systemClock, log };
     snapshots = new RedisSnapshots({ ...shared, isIsolated: () => isIsolated });
   });
   afterEach(async () => {

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "@keelson/middleware-agent";
@@ -13,6 +14,8 @@ import { RespError } from "./resp-client.ts";
 /** Options of {@link RedisSnapshots}. */
 export interface RedisSnapshotOptions {
   readonly program: string;
+  /** Mount path of the volume. */
+  readonly dataDir: string;
   readonly host: string;
   readonly port: number;
   /** The current password of the server. */
@@ -46,9 +49,8 @@ export class RedisSnapshots implements SnapshotEngine {
   }
 
   async *snapshot(): AsyncGenerator<Uint8Array | SnapshotSummary> {
-    const { program, connection } = this.#options;
-    const fields = await connection.info();
-    const check = new RdbCheck(program);
+    const fields = await this.#options.connection.info();
+    const check = this.#createCheck();
     try {
       let sizeBytes = 0;
       for await (const chunk of streamRdb({ ...this.#options, password: this.#options.password() })) {
@@ -67,13 +69,17 @@ export class RedisSnapshots implements SnapshotEngine {
   }
 
   async check(data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome> {
-    const check = new RdbCheck(this.#options.program);
+    const check = this.#createCheck();
     try {
       for await (const chunk of data) if (!(await check.write(chunk))) break;
       return await check.end();
     } finally {
       check.cancel();
     }
+  }
+
+  #createCheck(): RdbCheck {
+    return new RdbCheck(this.#options.program, join(this.#options.dataDir, "keelson-check"));
   }
 
   async load(sizeBytes: number, data: AsyncIterable<Uint8Array>, { signal }: LoadOptions = {}): Promise<SnapshotOutcome> {
