@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agent2/v1/agent2.proto.
  */
 export const file_agent2_v1_agent2: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEibgoVU2V0Q3JlZGVudGlhbHNSZXF1ZXN0EhAKCHNlcXVlbmNlGAEgASgDEhAKCHBhc3N3b3JkGAIgASgJEiUKBXVzZXJzGAMgAygLMhYuYWdlbnQyLnYxLlByb2dyYW1Vc2VyEgoKAmlkGAQgASgJIkMKC1Byb2dyYW1Vc2VyEgwKBG5hbWUYASABKAkSDQoFcnVsZXMYAiADKAkSFwoPcGFzc3dvcmRfaGFzaGVzGAMgAygJIjgKFlNldENyZWRlbnRpYWxzUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSIQCg5NZXRyaWNzUmVxdWVzdCI8Cg9NZXRyaWNzUmVzcG9uc2USKQoIZmFtaWxpZXMYASADKAsyFy5hZ2VudDIudjEuTWV0cmljRmFtaWx5ImIKDE1ldHJpY0ZhbWlseRIMCgRuYW1lGAEgASgJEgwKBGhlbHAYAiABKAkSDAoEdHlwZRgDIAEoCRIoCgdzYW1wbGVzGAQgAygLMhcuYWdlbnQyLnYxLk1ldHJpY1NhbXBsZSKBAQoMTWV0cmljU2FtcGxlEjMKBmxhYmVscxgBIAMoCzIjLmFnZW50Mi52MS5NZXRyaWNTYW1wbGUuTGFiZWxzRW50cnkSDQoFdmFsdWUYAiABKAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIwCg5SZWNvdmVyeVRhcmdldBIMCgR0aW1lGAEgASgJEhAKCHBvc2l0aW9uGAIgASgJIn8KC1JlY292ZXJEYXRhEhIKCnNpemVfYnl0ZXMYASABKAMSKQoGdGFyZ2V0GAIgASgLMhkuYWdlbnQyLnYxLlJlY292ZXJ5VGFyZ2V0EhEKCWxvZ19maWxlcxgDIAMoCRIMCgRkYXRhGAQgASgMEhAKCGZpbGVfZW5kGAUgASgIIkkKDFJlY292ZXJFdmVudBIOCgZ3YW50ZWQYASABKAkSKQoGcmVzdWx0GAIgASgLMhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0IjYKFFNldExvZ0FyY2hpdmVSZXF1ZXN0Eg8KB2VuYWJsZWQYASABKAgSDQoFdG9rZW4YAiABKAkiNwoVU2V0TG9nQXJjaGl2ZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiJgoOUmVhZExvZ1JlcXVlc3QSFAoMc2tpcF9taXNzaW5nGAEgASgIIjYKCExvZ0NodW5rEgwKBG5hbWUYASABKAkSDgoGY3Vyc29yGAIgASgJEgwKBGRhdGEYAyABKAwiNAoRQ29uZmlybUxvZ1JlcXVlc3QSDgoGY3Vyc29yGAEgASgJEg8KB21pc3NpbmcYAiABKAkiNAoSQ29uZmlybUxvZ1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiEQoPU25hcHNob3RSZXF1ZXN0IkoKDVNuYXBzaG90Q2h1bmsSDAoEZGF0YRgBIAEoDBIrCgdzdW1tYXJ5GAIgASgLMhouYWdlbnQyLnYxLlNuYXBzaG90U3VtbWFyeSKUAQoPU25hcHNob3RTdW1tYXJ5EhIKCnNpemVfYnl0ZXMYASABKAMSDAoEa2V5cxgCIAEoAxIVCg1leHBpcmluZ19rZXlzGAMgASgDEg4KBmZvcm1hdBgEIAEoCRIXCg9wcm9ncmFtX3ZlcnNpb24YBSABKAkSDAoEdW5pdBgGIAEoCRIRCglsb2dfc3RhcnQYByABKAkiMAoMU25hcHNob3REYXRhEhIKCnNpemVfYnl0ZXMYASABKAMSDAoEZGF0YRgCIAEoDCJVCg5TbmFwc2hvdFJlc3VsdBIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEgwKBGtleXMYAyABKAMSFQoNZXhwaXJpbmdfa2V5cxgEIAEoAyIkCgZNZW1iZXISDAoEbmFtZRgBIAEoCRIMCgRob3N0GAIgASgJImoKEVNldE1lbWJlcnNSZXF1ZXN0EgsKA2tleRgBIAEoCRIiCgdtZW1iZXJzGAIgAygLMhEuYWdlbnQyLnYxLk1lbWJlchIVCg1tYXhfbGFnX2J5dGVzGAMgASgDEg0KBXRva2VuGAQgASgJIjQKElNldE1lbWJlcnNSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIq0BChNSZXF1ZXN0TGVhc2VSZXF1ZXN0EgwKBGZyb20YASABKAkSDQoFZXBvY2gYAiABKAMSDgoGb2Zmc2V0GAMgASgDEgwKBGtpbmQYBCABKAkSEwoLb3Zlcl9ob2xkZXIYBSABKAkSEgoKb3Zlcl9lcG9jaBgGIAEoAxIRCglhcHBvaW50ZWQYByABKAgSEQoJc3VjY2Vzc29yGAggASgJEgwKBGhvc3QYCSABKAkiRgoUUmVxdWVzdExlYXNlUmVzcG9uc2USDwoHZ3JhbnRlZBgBIAEoCBINCgVlcG9jaBgCIAEoAxIOCgZyZWFzb24YAyABKAkiUAoUR2V0R3JvdXBPcmRlclJlcXVlc3QSFgoOY29tcG9uZW50X25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDgoGZ3JvdXBzGAMgAygJIjoKFUdldEdyb3VwT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIq8BChJHZXRQb2RPcmRlclJlcXVlc3QSEgoKZ3JvdXBfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIMCgRwb2RzGAMgAygJEjcKBXJvbGVzGAogAygLMiguYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdC5Sb2xlc0VudHJ5GiwKClJvbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4ChNHZXRQb2RPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgiEAoOR2V0Um9sZVJlcXVlc3QiEgoQV2F0Y2hSb2xlUmVxdWVzdCKjAQoPR2V0Um9sZVJlc3BvbnNlEgwKBHJvbGUYASABKAkSEQoJaXNfbGVhZGVyGAIgASgIEj0KCmV4dHJhX2luZm8YAyADKAsyKS5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlLkV4dHJhSW5mb0VudHJ5GjAKDkV4dHJhSW5mb0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2gEKE1JlbG9hZENvbmZpZ1JlcXVlc3QSEwoLY29uZmlnX3R5cGUYASABKAkSEwoLY29uZmlnX3BhdGgYAiABKAkSQgoKcGFyYW1ldGVycxgKIAMoCzIuLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0LlBhcmFtZXRlcnNFbnRyeRITCgtjb25maWdfaGFzaBgLIAEoCRINCgV0b2tlbhgMIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJsChRSZWxvYWRDb25maWdSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhgKEHJlcXVpcmVzX3Jlc3RhcnQYAyABKAgSGgoScmVzdGFydF9wYXJhbWV0ZXJzGAogAygJIqgBCg9GYWlsb3ZlclJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRITCgt0YXJnZXRfaG9zdBgKIAEoCRITCgt0YXJnZXRfcG9ydBgLIAEoDRIjCgZvdGhlcnMYDCADKAsyEy5hZ2VudDIudjEuRW5kcG9pbnQSDQoFdG9rZW4YDSABKAkSDQoFZXBvY2gYDiABKAMSFwoPcHJpbWFyeV9pc19kb3duGA8gASgIIiYKCEVuZHBvaW50EgwKBGhvc3QYASABKAkSDAoEcG9ydBgCIAEoDSJ3ChBGYWlsb3ZlclJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSFQoNcHJldmlvdXNfcm9sZRgDIAEoCRIUCgxjdXJyZW50X3JvbGUYBCABKAkSFgoObXVzdF90ZXJtaW5hdGUYCiABKAgiTAoLU3RvcFJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRINCgVmb3JjZRgCIAEoCBIOCgZyZWFzb24YAyABKAkSDQoFdG9rZW4YCiABKAkiLgoMU3RvcFJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiawoRQXNzaWduUm9sZVJlcXVlc3QSDAoEcm9sZRgBIAEoCRIUCgxwcmltYXJ5X2hvc3QYAiABKAkSFAoMcHJpbWFyeV9wb3J0GAMgASgNEg0KBWVwb2NoGAQgASgDEg0KBXRva2VuGAUgASgJIjQKEkFzc2lnblJvbGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJMv0KCgtUb29sSW52b2tlchJSCg1HZXRHcm91cE9yZGVyEh8uYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXF1ZXN0GiAuYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXNwb25zZRJMCgtHZXRQb2RPcmRlchIdLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QaHi5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXNwb25zZRJACgdHZXRSb2xlEhkuYWdlbnQyLnYxLkdldFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZRJPCgxSZWxvYWRDb25maWcSHi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdBofLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXNwb25zZRJDCghGYWlsb3ZlchIaLmFnZW50Mi52MS5GYWlsb3ZlclJlcXVlc3QaGy5hZ2VudDIudjEuRmFpbG92ZXJSZXNwb25zZRI3CgRTdG9wEhYuYWdlbnQyLnYxLlN0b3BSZXF1ZXN0GhcuYWdlbnQyLnYxLlN0b3BSZXNwb25zZRJGCglXYXRjaFJvbGUSGy5hZ2VudDIudjEuV2F0Y2hSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UwARJJCgpBc3NpZ25Sb2xlEhwuYWdlbnQyLnYxLkFzc2lnblJvbGVSZXF1ZXN0Gh0uYWdlbnQyLnYxLkFzc2lnblJvbGVSZXNwb25zZRJJCgpTZXRNZW1iZXJzEhwuYWdlbnQyLnYxLlNldE1lbWJlcnNSZXF1ZXN0Gh0uYWdlbnQyLnYxLlNldE1lbWJlcnNSZXNwb25zZRJPCgxSZXF1ZXN0TGVhc2USHi5hZ2VudDIudjEuUmVxdWVzdExlYXNlUmVxdWVzdBofLmFnZW50Mi52MS5SZXF1ZXN0TGVhc2VSZXNwb25zZRJCCghTbmFwc2hvdBIaLmFnZW50Mi52MS5TbmFwc2hvdFJlcXVlc3QaGC5hZ2VudDIudjEuU25hcHNob3RDaHVuazABEkUKDUNoZWNrU25hcHNob3QSFy5hZ2VudDIudjEuU25hcHNob3REYXRhGhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0KAESRAoMTG9hZFNuYXBzaG90EhcuYWdlbnQyLnYxLlNuYXBzaG90RGF0YRoZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCgBEkYKD1JlY292ZXJTbmFwc2hvdBIWLmFnZW50Mi52MS5SZWNvdmVyRGF0YRoXLmFnZW50Mi52MS5SZWNvdmVyRXZlbnQoATABElIKDVNldExvZ0FyY2hpdmUSHy5hZ2VudDIudjEuU2V0TG9nQXJjaGl2ZVJlcXVlc3QaIC5hZ2VudDIudjEuU2V0TG9nQXJjaGl2ZVJlc3BvbnNlEjsKB1JlYWRMb2cSGS5hZ2VudDIudjEuUmVhZExvZ1JlcXVlc3QaEy5hZ2VudDIudjEuTG9nQ2h1bmswARJJCgpDb25maXJtTG9nEhwuYWdlbnQyLnYxLkNvbmZpcm1Mb2dSZXF1ZXN0Gh0uYWdlbnQyLnYxLkNvbmZpcm1Mb2dSZXNwb25zZRJACgdNZXRyaWNzEhkuYWdlbnQyLnYxLk1ldHJpY3NSZXF1ZXN0GhouYWdlbnQyLnYxLk1ldHJpY3NSZXNwb25zZRJVCg5TZXRDcmVkZW50aWFscxIgLmFnZW50Mi52MS5TZXRDcmVkZW50aWFsc1JlcXVlc3QaIS5hZ2VudDIudjEuU2V0Q3JlZGVudGlhbHNSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEifQoVU2V0Q3JlZGVudGlhbHNSZXF1ZXN0EhAKCHNlcXVlbmNlGAEgASgDEhAKCHBhc3N3b3JkGAIgASgJEiUKBXVzZXJzGAMgAygLMhYuYWdlbnQyLnYxLlByb2dyYW1Vc2VyEgoKAmlkGAQgASgJEg0KBWxvZ2luGAUgASgJImwKC1Byb2dyYW1Vc2VyEgwKBG5hbWUYASABKAkSDQoFcnVsZXMYAiADKAkSFwoPcGFzc3dvcmRfaGFzaGVzGAMgAygJEicKBmxvZ2lucxgEIAMoCzIXLmFnZW50Mi52MS5Qcm9ncmFtTG9naW4iLgoMUHJvZ3JhbUxvZ2luEgwKBG5hbWUYASABKAkSEAoIdmVyaWZpZXIYAiABKAkiOAoWU2V0Q3JlZGVudGlhbHNSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIhAKDk1ldHJpY3NSZXF1ZXN0IjwKD01ldHJpY3NSZXNwb25zZRIpCghmYW1pbGllcxgBIAMoCzIXLmFnZW50Mi52MS5NZXRyaWNGYW1pbHkiYgoMTWV0cmljRmFtaWx5EgwKBG5hbWUYASABKAkSDAoEaGVscBgCIAEoCRIMCgR0eXBlGAMgASgJEigKB3NhbXBsZXMYBCADKAsyFy5hZ2VudDIudjEuTWV0cmljU2FtcGxlIoEBCgxNZXRyaWNTYW1wbGUSMwoGbGFiZWxzGAEgAygLMiMuYWdlbnQyLnYxLk1ldHJpY1NhbXBsZS5MYWJlbHNFbnRyeRINCgV2YWx1ZRgCIAEoARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjAKDlJlY292ZXJ5VGFyZ2V0EgwKBHRpbWUYASABKAkSEAoIcG9zaXRpb24YAiABKAkifwoLUmVjb3ZlckRhdGESEgoKc2l6ZV9ieXRlcxgBIAEoAxIpCgZ0YXJnZXQYAiABKAsyGS5hZ2VudDIudjEuUmVjb3ZlcnlUYXJnZXQSEQoJbG9nX2ZpbGVzGAMgAygJEgwKBGRhdGEYBCABKAwSEAoIZmlsZV9lbmQYBSABKAgiSQoMUmVjb3ZlckV2ZW50Eg4KBndhbnRlZBgBIAEoCRIpCgZyZXN1bHQYAiABKAsyGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQiNgoUU2V0TG9nQXJjaGl2ZVJlcXVlc3QSDwoHZW5hYmxlZBgBIAEoCBINCgV0b2tlbhgCIAEoCSI3ChVTZXRMb2dBcmNoaXZlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSImCg5SZWFkTG9nUmVxdWVzdBIUCgxza2lwX21pc3NpbmcYASABKAgiNgoITG9nQ2h1bmsSDAoEbmFtZRgBIAEoCRIOCgZjdXJzb3IYAiABKAkSDAoEZGF0YRgDIAEoDCI0ChFDb25maXJtTG9nUmVxdWVzdBIOCgZjdXJzb3IYASABKAkSDwoHbWlzc2luZxgCIAEoCSI0ChJDb25maXJtTG9nUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSIRCg9TbmFwc2hvdFJlcXVlc3QiSgoNU25hcHNob3RDaHVuaxIMCgRkYXRhGAEgASgMEisKB3N1bW1hcnkYAiABKAsyGi5hZ2VudDIudjEuU25hcHNob3RTdW1tYXJ5IpQBCg9TbmFwc2hvdFN1bW1hcnkSEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRrZXlzGAIgASgDEhUKDWV4cGlyaW5nX2tleXMYAyABKAMSDgoGZm9ybWF0GAQgASgJEhcKD3Byb2dyYW1fdmVyc2lvbhgFIAEoCRIMCgR1bml0GAYgASgJEhEKCWxvZ19zdGFydBgHIAEoCSIwCgxTbmFwc2hvdERhdGESEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRkYXRhGAIgASgMIlUKDlNuYXBzaG90UmVzdWx0Eg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSDAoEa2V5cxgDIAEoAxIVCg1leHBpcmluZ19rZXlzGAQgASgDIiQKBk1lbWJlchIMCgRuYW1lGAEgASgJEgwKBGhvc3QYAiABKAkiagoRU2V0TWVtYmVyc1JlcXVlc3QSCwoDa2V5GAEgASgJEiIKB21lbWJlcnMYAiADKAsyES5hZ2VudDIudjEuTWVtYmVyEhUKDW1heF9sYWdfYnl0ZXMYAyABKAMSDQoFdG9rZW4YBCABKAkiNAoSU2V0TWVtYmVyc1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkirQEKE1JlcXVlc3RMZWFzZVJlcXVlc3QSDAoEZnJvbRgBIAEoCRINCgVlcG9jaBgCIAEoAxIOCgZvZmZzZXQYAyABKAMSDAoEa2luZBgEIAEoCRITCgtvdmVyX2hvbGRlchgFIAEoCRISCgpvdmVyX2Vwb2NoGAYgASgDEhEKCWFwcG9pbnRlZBgHIAEoCBIRCglzdWNjZXNzb3IYCCABKAkSDAoEaG9zdBgJIAEoCSJGChRSZXF1ZXN0TGVhc2VSZXNwb25zZRIPCgdncmFudGVkGAEgASgIEg0KBWVwb2NoGAIgASgDEg4KBnJlYXNvbhgDIAEoCSJQChRHZXRHcm91cE9yZGVyUmVxdWVzdBIWCg5jb21wb25lbnRfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZncm91cHMYAyADKAkiOgoVR2V0R3JvdXBPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgirwEKEkdldFBvZE9yZGVyUmVxdWVzdBISCgpncm91cF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEgwKBHBvZHMYAyADKAkSNwoFcm9sZXMYCiADKAsyKC5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0LlJvbGVzRW50cnkaLAoKUm9sZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjgKE0dldFBvZE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCIQCg5HZXRSb2xlUmVxdWVzdCISChBXYXRjaFJvbGVSZXF1ZXN0IqMBCg9HZXRSb2xlUmVzcG9uc2USDAoEcm9sZRgBIAEoCRIRCglpc19sZWFkZXIYAiABKAgSPQoKZXh0cmFfaW5mbxgDIAMoCzIpLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UuRXh0cmFJbmZvRW50cnkaMAoORXh0cmFJbmZvRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLaAQoTUmVsb2FkQ29uZmlnUmVxdWVzdBITCgtjb25maWdfdHlwZRgBIAEoCRITCgtjb25maWdfcGF0aBgCIAEoCRJCCgpwYXJhbWV0ZXJzGAogAygLMi4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QuUGFyYW1ldGVyc0VudHJ5EhMKC2NvbmZpZ19oYXNoGAsgASgJEg0KBXRva2VuGAwgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImwKFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSGAoQcmVxdWlyZXNfcmVzdGFydBgDIAEoCBIaChJyZXN0YXJ0X3BhcmFtZXRlcnMYCiADKAkiqAEKD0ZhaWxvdmVyUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEhMKC3RhcmdldF9ob3N0GAogASgJEhMKC3RhcmdldF9wb3J0GAsgASgNEiMKBm90aGVycxgMIAMoCzITLmFnZW50Mi52MS5FbmRwb2ludBINCgV0b2tlbhgNIAEoCRINCgVlcG9jaBgOIAEoAxIXCg9wcmltYXJ5X2lzX2Rvd24YDyABKAgiJgoIRW5kcG9pbnQSDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgNIncKEEZhaWxvdmVyUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIVCg1wcmV2aW91c19yb2xlGAMgASgJEhQKDGN1cnJlbnRfcm9sZRgEIAEoCRIWCg5tdXN0X3Rlcm1pbmF0ZRgKIAEoCCJMCgtTdG9wUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCRINCgV0b2tlbhgKIAEoCSIuCgxTdG9wUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJrChFBc3NpZ25Sb2xlUmVxdWVzdBIMCgRyb2xlGAEgASgJEhQKDHByaW1hcnlfaG9zdBgCIAEoCRIUCgxwcmltYXJ5X3BvcnQYAyABKA0SDQoFZXBvY2gYBCABKAMSDQoFdG9rZW4YBSABKAkiNAoSQXNzaWduUm9sZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAky/QoKC1Rvb2xJbnZva2VyElIKDUdldEdyb3VwT3JkZXISHy5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlcXVlc3QaIC5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlc3BvbnNlEkwKC0dldFBvZE9yZGVyEh0uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdBoeLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlc3BvbnNlEkAKB0dldFJvbGUSGS5hZ2VudDIudjEuR2V0Um9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlEk8KDFJlbG9hZENvbmZpZxIeLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1Jlc3BvbnNlEkMKCEZhaWxvdmVyEhouYWdlbnQyLnYxLkZhaWxvdmVyUmVxdWVzdBobLmFnZW50Mi52MS5GYWlsb3ZlclJlc3BvbnNlEjcKBFN0b3ASFi5hZ2VudDIudjEuU3RvcFJlcXVlc3QaFy5hZ2VudDIudjEuU3RvcFJlc3BvbnNlEkYKCVdhdGNoUm9sZRIbLmFnZW50Mi52MS5XYXRjaFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZTABEkkKCkFzc2lnblJvbGUSHC5hZ2VudDIudjEuQXNzaWduUm9sZVJlcXVlc3QaHS5hZ2VudDIudjEuQXNzaWduUm9sZVJlc3BvbnNlEkkKClNldE1lbWJlcnMSHC5hZ2VudDIudjEuU2V0TWVtYmVyc1JlcXVlc3QaHS5hZ2VudDIudjEuU2V0TWVtYmVyc1Jlc3BvbnNlEk8KDFJlcXVlc3RMZWFzZRIeLmFnZW50Mi52MS5SZXF1ZXN0TGVhc2VSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlc3BvbnNlEkIKCFNuYXBzaG90EhouYWdlbnQyLnYxLlNuYXBzaG90UmVxdWVzdBoYLmFnZW50Mi52MS5TbmFwc2hvdENodW5rMAESRQoNQ2hlY2tTbmFwc2hvdBIXLmFnZW50Mi52MS5TbmFwc2hvdERhdGEaGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQoARJECgxMb2FkU25hcHNob3QSFy5hZ2VudDIudjEuU25hcHNob3REYXRhGhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0KAESRgoPUmVjb3ZlclNuYXBzaG90EhYuYWdlbnQyLnYxLlJlY292ZXJEYXRhGhcuYWdlbnQyLnYxLlJlY292ZXJFdmVudCgBMAESUgoNU2V0TG9nQXJjaGl2ZRIfLmFnZW50Mi52MS5TZXRMb2dBcmNoaXZlUmVxdWVzdBogLmFnZW50Mi52MS5TZXRMb2dBcmNoaXZlUmVzcG9uc2USOwoHUmVhZExvZxIZLmFnZW50Mi52MS5SZWFkTG9nUmVxdWVzdBoTLmFnZW50Mi52MS5Mb2dDaHVuazABEkkKCkNvbmZpcm1Mb2cSHC5hZ2VudDIudjEuQ29uZmlybUxvZ1JlcXVlc3QaHS5hZ2VudDIudjEuQ29uZmlybUxvZ1Jlc3BvbnNlEkAKB01ldHJpY3MSGS5hZ2VudDIudjEuTWV0cmljc1JlcXVlc3QaGi5hZ2VudDIudjEuTWV0cmljc1Jlc3BvbnNlElUKDlNldENyZWRlbnRpYWxzEiAuYWdlbnQyLnYxLlNldENyZWRlbnRpYWxzUmVxdWVzdBohLmFnZW50Mi52MS5TZXRDcmVkZW50aWFsc1Jlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message agent2.v1.SetCredentialsRequest
@@ -47,6 +47,13 @@ export type SetCredentialsRequest = Message<"agent2.v1.SetCredentialsRequest"> &
    * @generated from field: string id = 4;
    */
   id: string;
+
+  /**
+   * Login with which this Pod authenticates at others, for programs with one password per login.
+   *
+   * @generated from field: string login = 5;
+   */
+  login: string;
 };
 
 /**
@@ -80,6 +87,13 @@ export type ProgramUser = Message<"agent2.v1.ProgramUser"> & {
    * @generated from field: repeated string password_hashes = 3;
    */
   passwordHashes: string[];
+
+  /**
+   * Logins of the user, for programs with one password per login: one, or two during a rotation. Other logins of the user are rejected.
+   *
+   * @generated from field: repeated agent2.v1.ProgramLogin logins = 4;
+   */
+  logins: ProgramLogin[];
 };
 
 /**
@@ -88,6 +102,32 @@ export type ProgramUser = Message<"agent2.v1.ProgramUser"> & {
  */
 export const ProgramUserSchema: GenMessage<ProgramUser> = /*@__PURE__*/
   messageDesc(file_agent2_v1_agent2, 1);
+
+/**
+ * @generated from message agent2.v1.ProgramLogin
+ */
+export type ProgramLogin = Message<"agent2.v1.ProgramLogin"> & {
+  /**
+   * The first login of a user has the name of the user; that of the default user is in the plugin.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * SCRAM-SHA-256 verifier of its password, as PostgreSQL stores it: SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>.
+   *
+   * @generated from field: string verifier = 2;
+   */
+  verifier: string;
+};
+
+/**
+ * Describes the message agent2.v1.ProgramLogin.
+ * Use `create(ProgramLoginSchema)` to create a new message.
+ */
+export const ProgramLoginSchema: GenMessage<ProgramLogin> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 2);
 
 /**
  * @generated from message agent2.v1.SetCredentialsResponse
@@ -109,7 +149,7 @@ export type SetCredentialsResponse = Message<"agent2.v1.SetCredentialsResponse">
  * Use `create(SetCredentialsResponseSchema)` to create a new message.
  */
 export const SetCredentialsResponseSchema: GenMessage<SetCredentialsResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 2);
+  messageDesc(file_agent2_v1_agent2, 3);
 
 /**
  * @generated from message agent2.v1.MetricsRequest
@@ -122,7 +162,7 @@ export type MetricsRequest = Message<"agent2.v1.MetricsRequest"> & {
  * Use `create(MetricsRequestSchema)` to create a new message.
  */
 export const MetricsRequestSchema: GenMessage<MetricsRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 3);
+  messageDesc(file_agent2_v1_agent2, 4);
 
 /**
  * @generated from message agent2.v1.MetricsResponse
@@ -139,7 +179,7 @@ export type MetricsResponse = Message<"agent2.v1.MetricsResponse"> & {
  * Use `create(MetricsResponseSchema)` to create a new message.
  */
 export const MetricsResponseSchema: GenMessage<MetricsResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 4);
+  messageDesc(file_agent2_v1_agent2, 5);
 
 /**
  * @generated from message agent2.v1.MetricFamily
@@ -175,7 +215,7 @@ export type MetricFamily = Message<"agent2.v1.MetricFamily"> & {
  * Use `create(MetricFamilySchema)` to create a new message.
  */
 export const MetricFamilySchema: GenMessage<MetricFamily> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 5);
+  messageDesc(file_agent2_v1_agent2, 6);
 
 /**
  * @generated from message agent2.v1.MetricSample
@@ -197,7 +237,7 @@ export type MetricSample = Message<"agent2.v1.MetricSample"> & {
  * Use `create(MetricSampleSchema)` to create a new message.
  */
 export const MetricSampleSchema: GenMessage<MetricSample> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 6);
+  messageDesc(file_agent2_v1_agent2, 7);
 
 /**
  * @generated from message agent2.v1.RecoveryTarget
@@ -224,7 +264,7 @@ export type RecoveryTarget = Message<"agent2.v1.RecoveryTarget"> & {
  * Use `create(RecoveryTargetSchema)` to create a new message.
  */
 export const RecoveryTargetSchema: GenMessage<RecoveryTarget> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 7);
+  messageDesc(file_agent2_v1_agent2, 8);
 
 /**
  * @generated from message agent2.v1.RecoverData
@@ -267,7 +307,7 @@ export type RecoverData = Message<"agent2.v1.RecoverData"> & {
  * Use `create(RecoverDataSchema)` to create a new message.
  */
 export const RecoverDataSchema: GenMessage<RecoverData> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 8);
+  messageDesc(file_agent2_v1_agent2, 9);
 
 /**
  * @generated from message agent2.v1.RecoverEvent
@@ -293,7 +333,7 @@ export type RecoverEvent = Message<"agent2.v1.RecoverEvent"> & {
  * Use `create(RecoverEventSchema)` to create a new message.
  */
 export const RecoverEventSchema: GenMessage<RecoverEvent> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 9);
+  messageDesc(file_agent2_v1_agent2, 10);
 
 /**
  * @generated from message agent2.v1.SetLogArchiveRequest
@@ -315,7 +355,7 @@ export type SetLogArchiveRequest = Message<"agent2.v1.SetLogArchiveRequest"> & {
  * Use `create(SetLogArchiveRequestSchema)` to create a new message.
  */
 export const SetLogArchiveRequestSchema: GenMessage<SetLogArchiveRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 10);
+  messageDesc(file_agent2_v1_agent2, 11);
 
 /**
  * @generated from message agent2.v1.SetLogArchiveResponse
@@ -337,7 +377,7 @@ export type SetLogArchiveResponse = Message<"agent2.v1.SetLogArchiveResponse"> &
  * Use `create(SetLogArchiveResponseSchema)` to create a new message.
  */
 export const SetLogArchiveResponseSchema: GenMessage<SetLogArchiveResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 11);
+  messageDesc(file_agent2_v1_agent2, 12);
 
 /**
  * @generated from message agent2.v1.ReadLogRequest
@@ -356,7 +396,7 @@ export type ReadLogRequest = Message<"agent2.v1.ReadLogRequest"> & {
  * Use `create(ReadLogRequestSchema)` to create a new message.
  */
 export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 12);
+  messageDesc(file_agent2_v1_agent2, 13);
 
 /**
  * @generated from message agent2.v1.LogChunk
@@ -387,7 +427,7 @@ export type LogChunk = Message<"agent2.v1.LogChunk"> & {
  * Use `create(LogChunkSchema)` to create a new message.
  */
 export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 13);
+  messageDesc(file_agent2_v1_agent2, 14);
 
 /**
  * @generated from message agent2.v1.ConfirmLogRequest
@@ -413,7 +453,7 @@ export type ConfirmLogRequest = Message<"agent2.v1.ConfirmLogRequest"> & {
  * Use `create(ConfirmLogRequestSchema)` to create a new message.
  */
 export const ConfirmLogRequestSchema: GenMessage<ConfirmLogRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 14);
+  messageDesc(file_agent2_v1_agent2, 15);
 
 /**
  * @generated from message agent2.v1.ConfirmLogResponse
@@ -435,7 +475,7 @@ export type ConfirmLogResponse = Message<"agent2.v1.ConfirmLogResponse"> & {
  * Use `create(ConfirmLogResponseSchema)` to create a new message.
  */
 export const ConfirmLogResponseSchema: GenMessage<ConfirmLogResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 15);
+  messageDesc(file_agent2_v1_agent2, 16);
 
 /**
  * @generated from message agent2.v1.SnapshotRequest
@@ -448,7 +488,7 @@ export type SnapshotRequest = Message<"agent2.v1.SnapshotRequest"> & {
  * Use `create(SnapshotRequestSchema)` to create a new message.
  */
 export const SnapshotRequestSchema: GenMessage<SnapshotRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 16);
+  messageDesc(file_agent2_v1_agent2, 17);
 
 /**
  * @generated from message agent2.v1.SnapshotChunk
@@ -472,7 +512,7 @@ export type SnapshotChunk = Message<"agent2.v1.SnapshotChunk"> & {
  * Use `create(SnapshotChunkSchema)` to create a new message.
  */
 export const SnapshotChunkSchema: GenMessage<SnapshotChunk> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 17);
+  messageDesc(file_agent2_v1_agent2, 18);
 
 /**
  * @generated from message agent2.v1.SnapshotSummary
@@ -529,7 +569,7 @@ export type SnapshotSummary = Message<"agent2.v1.SnapshotSummary"> & {
  * Use `create(SnapshotSummarySchema)` to create a new message.
  */
 export const SnapshotSummarySchema: GenMessage<SnapshotSummary> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 18);
+  messageDesc(file_agent2_v1_agent2, 19);
 
 /**
  * @generated from message agent2.v1.SnapshotData
@@ -553,7 +593,7 @@ export type SnapshotData = Message<"agent2.v1.SnapshotData"> & {
  * Use `create(SnapshotDataSchema)` to create a new message.
  */
 export const SnapshotDataSchema: GenMessage<SnapshotData> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 19);
+  messageDesc(file_agent2_v1_agent2, 20);
 
 /**
  * @generated from message agent2.v1.SnapshotResult
@@ -585,7 +625,7 @@ export type SnapshotResult = Message<"agent2.v1.SnapshotResult"> & {
  * Use `create(SnapshotResultSchema)` to create a new message.
  */
 export const SnapshotResultSchema: GenMessage<SnapshotResult> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 20);
+  messageDesc(file_agent2_v1_agent2, 21);
 
 /**
  * @generated from message agent2.v1.Member
@@ -609,7 +649,7 @@ export type Member = Message<"agent2.v1.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 21);
+  messageDesc(file_agent2_v1_agent2, 22);
 
 /**
  * @generated from message agent2.v1.SetMembersRequest
@@ -647,7 +687,7 @@ export type SetMembersRequest = Message<"agent2.v1.SetMembersRequest"> & {
  * Use `create(SetMembersRequestSchema)` to create a new message.
  */
 export const SetMembersRequestSchema: GenMessage<SetMembersRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 22);
+  messageDesc(file_agent2_v1_agent2, 23);
 
 /**
  * @generated from message agent2.v1.SetMembersResponse
@@ -669,7 +709,7 @@ export type SetMembersResponse = Message<"agent2.v1.SetMembersResponse"> & {
  * Use `create(SetMembersResponseSchema)` to create a new message.
  */
 export const SetMembersResponseSchema: GenMessage<SetMembersResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 23);
+  messageDesc(file_agent2_v1_agent2, 24);
 
 /**
  * @generated from message agent2.v1.RequestLeaseRequest
@@ -740,7 +780,7 @@ export type RequestLeaseRequest = Message<"agent2.v1.RequestLeaseRequest"> & {
  * Use `create(RequestLeaseRequestSchema)` to create a new message.
  */
 export const RequestLeaseRequestSchema: GenMessage<RequestLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 24);
+  messageDesc(file_agent2_v1_agent2, 25);
 
 /**
  * @generated from message agent2.v1.RequestLeaseResponse
@@ -769,7 +809,7 @@ export type RequestLeaseResponse = Message<"agent2.v1.RequestLeaseResponse"> & {
  * Use `create(RequestLeaseResponseSchema)` to create a new message.
  */
 export const RequestLeaseResponseSchema: GenMessage<RequestLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 25);
+  messageDesc(file_agent2_v1_agent2, 26);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderRequest
@@ -796,7 +836,7 @@ export type GetGroupOrderRequest = Message<"agent2.v1.GetGroupOrderRequest"> & {
  * Use `create(GetGroupOrderRequestSchema)` to create a new message.
  */
 export const GetGroupOrderRequestSchema: GenMessage<GetGroupOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 26);
+  messageDesc(file_agent2_v1_agent2, 27);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderResponse
@@ -818,7 +858,7 @@ export type GetGroupOrderResponse = Message<"agent2.v1.GetGroupOrderResponse"> &
  * Use `create(GetGroupOrderResponseSchema)` to create a new message.
  */
 export const GetGroupOrderResponseSchema: GenMessage<GetGroupOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 27);
+  messageDesc(file_agent2_v1_agent2, 28);
 
 /**
  * @generated from message agent2.v1.GetPodOrderRequest
@@ -852,7 +892,7 @@ export type GetPodOrderRequest = Message<"agent2.v1.GetPodOrderRequest"> & {
  * Use `create(GetPodOrderRequestSchema)` to create a new message.
  */
 export const GetPodOrderRequestSchema: GenMessage<GetPodOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 28);
+  messageDesc(file_agent2_v1_agent2, 29);
 
 /**
  * @generated from message agent2.v1.GetPodOrderResponse
@@ -874,7 +914,7 @@ export type GetPodOrderResponse = Message<"agent2.v1.GetPodOrderResponse"> & {
  * Use `create(GetPodOrderResponseSchema)` to create a new message.
  */
 export const GetPodOrderResponseSchema: GenMessage<GetPodOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 29);
+  messageDesc(file_agent2_v1_agent2, 30);
 
 /**
  * @generated from message agent2.v1.GetRoleRequest
@@ -887,7 +927,7 @@ export type GetRoleRequest = Message<"agent2.v1.GetRoleRequest"> & {
  * Use `create(GetRoleRequestSchema)` to create a new message.
  */
 export const GetRoleRequestSchema: GenMessage<GetRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 30);
+  messageDesc(file_agent2_v1_agent2, 31);
 
 /**
  * @generated from message agent2.v1.WatchRoleRequest
@@ -900,7 +940,7 @@ export type WatchRoleRequest = Message<"agent2.v1.WatchRoleRequest"> & {
  * Use `create(WatchRoleRequestSchema)` to create a new message.
  */
 export const WatchRoleRequestSchema: GenMessage<WatchRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 31);
+  messageDesc(file_agent2_v1_agent2, 32);
 
 /**
  * @generated from message agent2.v1.GetRoleResponse
@@ -931,7 +971,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
  * Use `create(GetRoleResponseSchema)` to create a new message.
  */
 export const GetRoleResponseSchema: GenMessage<GetRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 32);
+  messageDesc(file_agent2_v1_agent2, 33);
 
 /**
  * @generated from message agent2.v1.ReloadConfigRequest
@@ -970,7 +1010,7 @@ export type ReloadConfigRequest = Message<"agent2.v1.ReloadConfigRequest"> & {
  * Use `create(ReloadConfigRequestSchema)` to create a new message.
  */
 export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 33);
+  messageDesc(file_agent2_v1_agent2, 34);
 
 /**
  * @generated from message agent2.v1.ReloadConfigResponse
@@ -1004,7 +1044,7 @@ export type ReloadConfigResponse = Message<"agent2.v1.ReloadConfigResponse"> & {
  * Use `create(ReloadConfigResponseSchema)` to create a new message.
  */
 export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 34);
+  messageDesc(file_agent2_v1_agent2, 35);
 
 /**
  * @generated from message agent2.v1.FailoverRequest
@@ -1055,7 +1095,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
  * Use `create(FailoverRequestSchema)` to create a new message.
  */
 export const FailoverRequestSchema: GenMessage<FailoverRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 35);
+  messageDesc(file_agent2_v1_agent2, 36);
 
 /**
  * @generated from message agent2.v1.Endpoint
@@ -1077,7 +1117,7 @@ export type Endpoint = Message<"agent2.v1.Endpoint"> & {
  * Use `create(EndpointSchema)` to create a new message.
  */
 export const EndpointSchema: GenMessage<Endpoint> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 36);
+  messageDesc(file_agent2_v1_agent2, 37);
 
 /**
  * @generated from message agent2.v1.FailoverResponse
@@ -1116,7 +1156,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
  * Use `create(FailoverResponseSchema)` to create a new message.
  */
 export const FailoverResponseSchema: GenMessage<FailoverResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 37);
+  messageDesc(file_agent2_v1_agent2, 38);
 
 /**
  * @generated from message agent2.v1.StopRequest
@@ -1150,7 +1190,7 @@ export type StopRequest = Message<"agent2.v1.StopRequest"> & {
  * Use `create(StopRequestSchema)` to create a new message.
  */
 export const StopRequestSchema: GenMessage<StopRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 38);
+  messageDesc(file_agent2_v1_agent2, 39);
 
 /**
  * @generated from message agent2.v1.StopResponse
@@ -1172,7 +1212,7 @@ export type StopResponse = Message<"agent2.v1.StopResponse"> & {
  * Use `create(StopResponseSchema)` to create a new message.
  */
 export const StopResponseSchema: GenMessage<StopResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 39);
+  messageDesc(file_agent2_v1_agent2, 40);
 
 /**
  * @generated from message agent2.v1.AssignRoleRequest
@@ -1213,7 +1253,7 @@ export type AssignRoleRequest = Message<"agent2.v1.AssignRoleRequest"> & {
  * Use `create(AssignRoleRequestSchema)` to create a new message.
  */
 export const AssignRoleRequestSchema: GenMessage<AssignRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 40);
+  messageDesc(file_agent2_v1_agent2, 41);
 
 /**
  * @generated from message agent2.v1.AssignRoleResponse
@@ -1235,7 +1275,7 @@ export type AssignRoleResponse = Message<"agent2.v1.AssignRoleResponse"> & {
  * Use `create(AssignRoleResponseSchema)` to create a new message.
  */
 export const AssignRoleResponseSchema: GenMessage<AssignRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 41);
+  messageDesc(file_agent2_v1_agent2, 42);
 
 /**
  * @generated from service agent2.v1.ToolInvoker

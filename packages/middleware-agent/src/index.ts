@@ -2,7 +2,14 @@ export { type AgentOptions, runAgent } from "./run-agent.ts";
 export { createAgentCommand } from "./agent-command.ts";
 export { runAgentProgram, runAsProgram } from "./agent-program.ts";
 export { AgentError, type AgentErrorCode } from "./agent-error.ts";
-export type { CredentialEngine, Credentials, ProgramUser as UserCredentials } from "./credentials/credential-engine.ts";
+export type {
+  CredentialEngine,
+  Credentials,
+  ProgramLogin,
+  ProgramUser as UserCredentials,
+} from "./credentials/credential-engine.ts";
+export { type AgentPassword, CredentialStore, type CredentialStoreOptions } from "./credentials/credential-store.ts";
+export { createScramVerifier, isScramVerifier, matchesScramVerifier } from "./credentials/scram.ts";
 export { discardData } from "./discard-data.ts";
 export type {
   Assignment,

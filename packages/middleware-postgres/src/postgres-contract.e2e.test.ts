@@ -1,7 +1,7 @@
 import { systemClock } from "@keelson/api-machinery/time";
 import { engineContract } from "@keelson/middleware-agent/testing";
 import { afterAll, beforeAll, describe, it } from "vitest";
-import { parameters, PostgresPods } from "./testing/postgres-pod.ts";
+import { parameters, password, PostgresPods } from "./testing/postgres-pod.ts";
 
 let servers: PostgresPods;
 beforeAll(async () => {
@@ -17,6 +17,8 @@ describe("the engine of PostgreSQL", () => {
     hot: { name: "work_mem", value: "8MB" },
     cold: { name: "max_locks_per_transaction", value: "128" },
     invalid: { name: "log_min_duration_statement", value: "sometimes" },
+    rules: { valid: ["role:pg_read_all_data", "database:reports", "connections:5"], invalid: ["superuser"] },
+    ...{ password, defaultLogin: "postgres" },
     clock: systemClock,
   });
   it.each(cases)("$title", { timeout: 400_000 }, ({ run }) => run());

@@ -16,9 +16,12 @@ import { PostgresSnapshots } from "./backup/postgres-snapshots.ts";
 import { Follower } from "./roles/follower.ts";
 import { isConnectionRefused } from "./server/postgres-client.ts";
 import { LogArchive } from "./log/log-archive.ts";
+import type { PeerAccess } from "./server/peer-connection.ts";
+import { PostgresCredentials } from "./users/postgres-credentials.ts";
 import { MetricsReader } from "./metrics/read-metrics.ts";
 import { PostgresParameters } from "./server/postgres-parameters.ts";
 import { PostgresServer } from "./server/postgres-server.ts";
+import { endRecovery, promoteTimeoutMs, restartAsPrimary } from "./roles/promotion.ts";
 import { Replacement } from "./server/replacement.ts";
 import { ReplicaWatch } from "./roles/replica-watch.ts";
 import { RoleStore } from "./roles/role-store.ts";
@@ -28,7 +31,7 @@ import { outcomeWithout, switchOver } from "./roles/switchover.ts";
 import { prepareTakeover } from "./roles/takeover.ts";
 
 const isolated = { isStandby: true, isOpen: false } as const;
-const [promoteTimeoutMs, fenceTimeoutMs] = [25_000, 1_500];
+const fenceTimeoutMs = 1_500;
 
 /**
  * Drives one PostgreSQL server.
@@ -38,11 +41,12 @@ const [promoteTimeoutMs, fenceTimeoutMs] = [25_000, 1_500];
  * connected clients too.
  */
 export class PostgresEngine implements MiddlewareEngine {
+  readonly credentials: PostgresCredentials;
   readonly log: LogArchive;
   readonly snapshots: PostgresSnapshots;
   readonly ended: Promise<string>;
   readonly metrics: MetricsReader["read"];
-  readonly #options: EngineOptions;
+  readonly #options: EngineOptions & PeerAccess;
   readonly #server: PostgresServer;
   readonly #parameters: PostgresParameters;
   readonly #follower: Follower;
@@ -60,11 +64,16 @@ export class PostgresEngine implements MiddlewareEngine {
   #position = 0;
 
   constructor(options: EngineOptions) {
-    this.#options = options;
     this.#server = new PostgresServer(options);
+    this.credentials = new PostgresCredentials({
+      engine: options,
+      server: () => this.#server,
+      useLogin: (login) => this.#actions.run(() => this.#server.setLogin(login)),
+    });
+    this.#options = { ...options, logins: this.credentials.logins };
     this.ended = this.#server.ended;
     this.#parameters = new PostgresParameters(this.#server);
-    const [engine, server] = [options, this.#server];
+    const [engine, server] = [this.#options, this.#server];
     this.metrics = new MetricsReader(server.connection.address, options.clock).read;
     this.#follower = new Follower({ engine, server, exclusively: (act) => this.#actions.run(act) });
     this.#roles = new RoleStore(options.dataDir);
@@ -87,7 +96,7 @@ export class PostgresEngine implements MiddlewareEngine {
     await discardData(dataDir, rebuild, log);
     await this.#server.prepare(parameters);
     this.#version = await this.#server.version();
-    await this.#roles.load();
+    await Promise.all([this.#roles.load(), this.credentials.load()]);
     await this.log.load();
     if (this.#server.hasData) await this.#server.start(isolated);
   }
@@ -116,6 +125,7 @@ export class PostgresEngine implements MiddlewareEngine {
         keys: String(amountOf(this.#server.hasData ? this.#position : 0, record)),
         ...infoOf(state, record),
         ...this.log.info,
+        ...this.credentials.info,
       },
     };
   }
@@ -203,14 +213,8 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.#roles.save({ role: "primary", primaryHost: this.#options.host, epoch: record.epoch + 1 }, record);
     if (!this.#server.isRaised) return;
     void this.#actions
-      .run(() => this.#restartAsPrimary(true))
+      .run(() => restartAsPrimary(this.#server, true))
       .catch((error: unknown) => this.#options.log.warn({ err: error }, "could not lower settings"));
-  }
-
-  /** Settings that a standby could not lower take effect. */
-  async #restartAsPrimary(isOpen: boolean): Promise<void> {
-    const server = this.#server;
-    if (server.isRaised) await server.stop(promoteTimeoutMs).then(() => server.start({ isStandby: false, isOpen }));
   }
 
   /** With `expected`, rejects if another role was assigned meanwhile. */
@@ -221,11 +225,9 @@ export class PostgresEngine implements MiddlewareEngine {
     this.#roles.require(assignment);
     if (!server.hasData) await server.initialize();
     if (!server.isRunning) await server.start({ isStandby: false, isOpen: false });
-    if ((await readState(server.connection)).isStandby) await this.#endRecovery();
+    if ((await readState(server.connection)).isStandby) await endRecovery(server);
     else if (this.#isAdmitted && server.isOpen) return;
-    const password = this.#options.password.replaceAll("'", "''");
-    // Data of a backup has the password of another App.
-    await server.connection.one(`ALTER ROLE postgres PASSWORD '${password}'`);
+    await this.credentials.apply();
     this.#roles.require(assignment);
     await server.change({ isStandby: false, isOpen: true });
     this.#isAdmitted = true;
@@ -252,12 +254,6 @@ export class PostgresEngine implements MiddlewareEngine {
         await this.#becomePrimary(record, record);
       }
     });
-  }
-
-  async #endRecovery(): Promise<void> {
-    const { done } = await this.#server.connection.long("SELECT pg_promote(true, 20)::text AS done", promoteTimeoutMs);
-    if (done !== "true") throw new AgentError("ProgramExited", "the server was not promoted within 20 s");
-    await this.#restartAsPrimary(false);
   }
 
   async #handOver(order: FailoverOrder): Promise<Outcome> {

@@ -22,6 +22,13 @@ export const postgresAgent: EngineDefinition = {
       default: "",
     },
     {
+      name: "program-login",
+      value: "ROLE",
+      description: "login of the password: one of the two of the superuser",
+      env: "PROGRAM_LOGIN",
+      default: "postgres",
+    },
+    {
       name: "run-as",
       value: "UID:GID",
       description: "user of the program if the agent runs as root; default: postgres of /etc/passwd, or 999:999",
@@ -43,8 +50,8 @@ spec:
   images:
     "15": docker.io/library/postgres:15
   configKey: postgresConfig
-  # Only the superuser, whose password is not rotated.
-  users: false
+  # One password per role: a user has two login roles, of which one is disabled except during a rotation.
+  users: {defaultLogin: postgres}
   components:
     - name: postgres
       groups:
@@ -151,6 +158,7 @@ spec:
         - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
         - {name: AGENT_TOKEN, valueFrom: {secretKeyRef: {name: {{ .AccessSecret }}, key: agentToken}}}
         - {name: PROGRAM_PASSWORD, valueFrom: {secretKeyRef: {name: {{ .AccessSecret }}, key: password}}}
+        - {name: PROGRAM_LOGIN, valueFrom: {secretKeyRef: {name: {{ .AccessSecret }}, key: username, optional: true}}}
       ports:
         - {name: postgres, containerPort: {{ .Values.port }}, protocol: TCP}
         - {name: agent, containerPort: {{ .Values.agentPort }}, protocol: TCP}

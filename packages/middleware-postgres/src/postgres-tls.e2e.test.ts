@@ -95,7 +95,10 @@ describe("TLS of PostgreSQL", { timeout: 400_000 }, () => {
       expect(await psql(primary, second.certificate)).toMatch(/certificate verify failed/);
       // A server that requires TLS must not be taken for one that accepts no clients.
       const record = { role: "replica", primaryHost: primary.host, epoch: 1 } as const;
-      expect(await fencePrimaryOf(record, { port: 5_432, password })).toMatchObject({ ok: false, mustTerminate: true });
+      expect(await fencePrimaryOf(record, { port: 5_432, logins: () => [{ user: "postgres", password }] })).toMatchObject({
+        ok: false,
+        mustTerminate: true,
+      });
 
       await using open = await primary.connect(primary.tls);
       for (const next of [await issue(first, second), await issue(second, first), await issue(second)]) {

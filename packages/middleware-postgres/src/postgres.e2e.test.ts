@@ -1,4 +1,7 @@
+import { Secret } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
+import type { Login } from "./server/peer-connection.ts";
+import { AppClient, roleOfClient } from "./testing/app-client.ts";
 import { FrozenServer } from "./testing/frozen-server.ts";
 import { shareApp } from "./testing/shared-app.ts";
 
@@ -45,6 +48,57 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
       { count: "2" },
     ]);
     expect(app().cluster.errors).toEqual([]);
+  });
+
+  it("rotates passwords while clients use both, gives a user its database, and keeps users across a failover", async () => {
+    await app().provision({}, 3);
+    const { cluster } = app();
+    const [old, writer] = [await app().login(), await app().startWriter()];
+    const isAccepted = async (login: Login): Promise<void> => {
+      for (const host of await app().hosts()) expect(await roleOfClient({ host, ...login })).not.toBe("rejected");
+    };
+    const rules = ["database:app", "role:pg_monitor"];
+    await cluster.changeApp({ users: [{ name: "owner", rules }], passwordRotation: { gracePeriod: "1h" } });
+    const secret = "cache-user-owner";
+    const ownClient = async () => ({ host: await cluster.primary(), ...(await app().login(secret)), database: "app" });
+    await expect.poll(async () => roleOfClient(await ownClient()), { timeout: 60_000 }).toBe("owner");
+    await using open = await AppClient.open(await ownClient());
+    await open.run("CREATE TABLE notes (id text)");
+    const first = await app().login(secret);
+
+    for (const name of ["cache-access", secret]) {
+      const before = await app().login(name);
+      const data = { nextPassword: Buffer.from(`next of ${name}`).toString("base64") };
+      await cluster.client.patch(Secret, { namespace: "default", name }, { type: "merge", body: { data } });
+      // Whatever a client reads from the Secret at any time, all servers accept.
+      const published = async (): Promise<string> => {
+        const login = await app().login(name);
+        await isAccepted(login);
+        return login.user;
+      };
+      await expect.poll(published, { timeout: 60_000, interval: 20 }).not.toBe(before.user);
+      await isAccepted(before);
+    }
+    // An open connection stays open, and the second login owns what the first one has created.
+    expect(await open.run("SELECT session_user::text AS login")).toEqual([{ login: "owner" }]);
+    const second = await ownClient();
+    await using other = await AppClient.open(second);
+    expect(await other.run("SELECT session_user::text AS login, current_user::text AS role")).toEqual([
+      { login: "owner_b", role: "owner" },
+    ]);
+    await other.run("ALTER TABLE notes ADD COLUMN text text");
+
+    const wasPrimary = (await cluster.group()).status?.primary?.pod;
+    process.kill(await app().serverPid(), "SIGKILL");
+    await recovered(wasPrimary);
+    for (const login of [old, await app().login(), first, await app().login(secret)]) await isAccepted(login);
+    await writer.stop();
+
+    await cluster.changeApp({ users: [], passwordRotation: { gracePeriod: "0s" } });
+    const secondRole = async (): Promise<string> => roleOfClient({ ...second, host: await cluster.primary() });
+    await expect.poll(secondRole, { timeout: 60_000 }).toBe("rejected");
+    expect(await roleOfClient({ host: await cluster.primary(), ...(await app().login()) })).toBe("postgres");
+    expect(cluster.errors).toEqual([]);
   });
 
   it.each<[string, (pid: number) => Promise<FrozenServer | undefined>]>([

@@ -242,13 +242,14 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       return outcomeOf(await tools.setLogArchive({ enabled, token }, options));
     }
     case "SetCredentials": {
-      const { sequence, id, password } = call;
-      const users = call.users.map(({ name, rules, passwordHashes }) => ({
+      const { sequence, id, password, login = "" } = call;
+      const users = call.users.map(({ name, rules, passwordHashes, logins = [] }) => ({
         name,
         rules: [...rules],
         passwordHashes: [...passwordHashes],
+        logins: logins.map((each) => ({ name: each.name, verifier: each.verifier })),
       }));
-      return outcomeOf(await tools.setCredentials({ sequence: BigInt(sequence), id, password, users }, options));
+      return outcomeOf(await tools.setCredentials({ sequence: BigInt(sequence), id, password, login, users }, options));
     }
     case "Stop": {
       const request = { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token };

@@ -103,6 +103,8 @@ export const userSecretName = (app: string, user: string): string => `${app}-use
 
 /** Keys of Secrets with a password. */
 export const passwordKeys = {
+  /** Login of the published password, for programs with one password per login. Written by the controller. */
+  login: "username",
   /** The published password. */
   current: "password",
   /** A password that is published as soon as all Pods accept it. Set by users who rotate it. */

@@ -1,15 +1,18 @@
 import { Type } from "typebox";
 import { duration, listMap, partName } from "@keelson/api-machinery/fields";
 
-/** Rules of Redis and Valkey. Passwords and the state of the user are not rules: they come from the Secret. */
-const rulePattern =
-  "^(allkeys|resetkeys|allchannels|resetchannels|allcommands|nocommands|[+-][@A-Za-z][A-Za-z0-9_|.@-]*|(~|%R~|%W~|%RW~|&)[!-~]+)$";
+/** The programs decide what a rule is. Passwords come from the Secret: what Redis takes for one is rejected before it is stored. */
+const rulePattern = "^[A-Za-z~&%+@-][!-~]*$";
 
 /** Schema of a user of the programs. */
 const appUser = Type.Object({
   name: partName("Name of the user. `default` is reserved for clients that send a password only.", 40),
   rules: Type.Array(
-    Type.String({ pattern: rulePattern, maxLength: 200, description: "A rule: +@read, -del, ~app:*, &news." }),
+    Type.String({
+      pattern: rulePattern,
+      maxLength: 200,
+      description: "A rule, such as +@read or ~app:* of Redis, or role:pg_monitor of PostgreSQL.",
+    }),
     {
       description: "Access rules in the syntax of the program. Everything else is forbidden.",
       maxItems: 100,

@@ -1,11 +1,13 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
 import { Secret, Service } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { type CommandContext, formatResult } from "@keelson/operator";
 import { App } from "../api/app.ts";
 import { Group } from "../api/group.ts";
-import { accessSecretName, authorityKey, authorityName, labels } from "../api/names.ts";
+import { accessSecretName, authorityKey, authorityName, labels, passwordKeys } from "../api/names.ts";
+import { PluginError } from "../plugin/read-plugin.ts";
 import { keyOf } from "./app-flags.ts";
+import { pluginOf } from "./find-plugin.ts";
 
 interface Endpoint {
   readonly service: string;
@@ -35,10 +37,21 @@ export async function showConnection(context: CommandContext): Promise<number> {
   }
   const secret = accessSecretName(name);
   const stored = context.flags["show-password"] === true ? await client.get(Secret, { namespace, name: secret }) : undefined;
-  const password = stored === undefined ? undefined : Buffer.from(stored.data?.password ?? "", "base64").toString();
+  const read = (key: string): string => Buffer.from(stored?.data?.[key] ?? "", "base64").toString();
+  const password = stored === undefined ? undefined : read(passwordKeys.current);
+  const plugin = await pluginOf(client, app).catch((error: unknown) => {
+    if (isNotFound(error) || error instanceof PluginError) return undefined;
+    throw error;
+  });
+  // Without a name of its own, the default user is the one that sends a password only.
+  const user = stored === undefined || plugin?.defaultLogin === undefined ? undefined : read(passwordKeys.login);
   const result = {
     endpoints,
-    secret: { name: secret, key: "password" },
+    secret: {
+      ...{ name: secret, key: passwordKeys.current },
+      ...(plugin?.defaultLogin === undefined ? {} : { userKey: passwordKeys.login }),
+    },
+    ...(user === undefined || user === "" ? {} : { user }),
     ...(password === undefined ? {} : { password }),
     ...(tls === undefined ? {} : { tls }),
   };
@@ -48,6 +61,8 @@ export async function showConnection(context: CommandContext): Promise<number> {
       lines.push(
         `TLS ${tls.mode === "require" ? "required" : "offered"}: authorities in key ${tls.key} of ConfigMap ${tls.configMap}`,
       );
+    if (plugin?.defaultLogin !== undefined)
+      lines.push(`user: ${result.user ?? `key ${passwordKeys.login} of Secret ${secret}, which changes with the password`}`);
     return `${[...lines, `password: ${password ?? `key password of Secret ${secret} (--show-password)`}`].join("\n")}\n`;
   };
   context.stdout.write(formatResult(context, result, describe));

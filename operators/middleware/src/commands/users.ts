@@ -36,7 +36,12 @@ export const usersCommand: CommandDefinition = {
     namespaceFlag,
     outputFlag,
     timeoutFlag,
-    { name: "rules", value: "RULES", description: 'create: access rules, such as "~app:* +@read"', default: "" },
+    {
+      name: "rules",
+      value: "RULES",
+      description: 'create: access rules, such as "~app:* +@read" of Redis or "database:app" of PostgreSQL',
+      default: "",
+    },
   ],
   run: (context) => withErrors(context, runInTime),
 };
@@ -110,14 +115,16 @@ async function listUsers({ context, namespace, name }: Subject): Promise<number>
   const state = stateOf(await ignoreNotFound(client.get(Secret, { namespace, name: accessSecretName(name) })));
   const users = ["default", ...(app.spec.users ?? []).map((user) => user.name)].map((user) => {
     const recorded = state?.users[user];
-    const rules =
-      user === "default" ? ["+@all", "~*", "&*"] : (app.spec.users?.find((each) => each.name === user)?.rules ?? []);
-    return { user, rules, secret: secretOf(app, user), password: describePassword(recorded, state) };
+    const login = recorded?.logins?.[recorded.current]?.name;
+    const all = login === undefined ? ["+@all", "~*", "&*"] : ["superuser"];
+    const rules = user === "default" ? all : (app.spec.users?.find((each) => each.name === user)?.rules ?? []);
+    const password = describePassword(recorded, state);
+    return { user, rules, secret: secretOf(app, user), ...(login === undefined ? {} : { login }), password };
   });
   const describe = (): string =>
     renderTable([
-      ["USER", "RULES", "SECRET", "PASSWORD"],
-      ...users.map(({ user, rules, secret, password }) => [user, rules.join(" "), secret, password]),
+      ["USER", "RULES", "SECRET", "LOGIN", "PASSWORD"],
+      ...users.map(({ user, rules, secret, login = user, password }) => [user, rules.join(" "), secret, login, password]),
     ]) + (state?.problem === undefined ? "" : `${state.problem}\n`);
   const problem = state?.problem === undefined ? {} : { problem: state.problem };
   context.stdout.write(formatResult(context, { users, ...problem }, describe));

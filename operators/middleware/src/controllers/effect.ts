@@ -50,10 +50,13 @@ export type Call =
       readonly sequence: number;
       readonly id: string;
       readonly password: string;
+      /** Login of the password, for programs with one password per login. */
+      readonly login?: string;
       readonly users: readonly {
         readonly name: string;
         readonly rules: readonly string[];
         readonly passwordHashes: readonly string[];
+        readonly logins?: readonly { readonly name: string; readonly verifier: string }[];
       }[];
     }
   | { readonly method: "Stop"; readonly token: string };

@@ -41,6 +41,8 @@ export interface Plugin {
   readonly warnings: readonly { readonly parameters: Readonly<Record<string, string>>; readonly message: string }[];
   /** Whether the programs have users. Undefined: the agents decide. */
   readonly hasUsers: boolean | undefined;
+  /** First login of the default user, for programs with one password per login. Undefined: users have several passwords. */
+  readonly defaultLogin?: string;
   /** Whether its Pods support TLS. */
   readonly hasTls: boolean;
   readonly values: Readonly<Record<string, JsonValue>>;

@@ -125,7 +125,10 @@ export function pluginOf(configMap: DeepReadonly<ConfigMapObject>, document: unk
         message: requiredText(warning.message, `warnings[${index}].message`),
       };
     }),
-    hasUsers: components.some((component) => component.hasAgent) ? flag(spec.users, "users", undefined) : false,
+    ...readUsers(
+      spec.users,
+      components.some((component) => component.hasAgent),
+    ),
     hasTls: flag(spec.tls, "tls", false),
     values: object(spec.defaultValues ?? {}, "defaultValues"),
     templates: readTemplates(spec.templates, configMap),
@@ -156,6 +159,15 @@ function readTemplates(value: JsonValue | undefined, { data }: DeepReadonly<Conf
       throw error;
     }
   });
+}
+
+/** Parses `users`: whether the programs have users, or a map of what the controllers need to know about them. */
+function readUsers(value: JsonValue | undefined, areAgentsRunning: boolean): Pick<Plugin, "hasUsers" | "defaultLogin"> {
+  if (!areAgentsRunning) return { hasUsers: false };
+  if (!isJsonObject(value)) return { hasUsers: flag(value, "users", undefined) };
+  const unknown = Object.keys(value).find((key) => key !== "defaultLogin");
+  if (unknown !== undefined) throw new PluginError(`users.${unknown}: unknown field; must be defaultLogin`);
+  return { hasUsers: true, defaultLogin: requiredText(value["defaultLogin"], "users.defaultLogin") };
 }
 
 /** Parses `orders`. An element is a component, or a list of components that change concurrently. */

@@ -8,6 +8,16 @@ export interface ProgramUser {
   readonly rules: readonly string[];
   /** SHA-256 of the accepted passwords in hexadecimal: one, or two during a rotation. */
   readonly passwordHashes: readonly string[];
+  /** Logins of the user: one, or two during a rotation. Only if the plugin has `users.defaultLogin`. */
+  readonly logins?: readonly ProgramLogin[];
+}
+
+/** A login of a user, for programs with one password per login. */
+export interface ProgramLogin {
+  /** The first login of a user has its name; that of the default user is `users.defaultLogin` of the plugin. */
+  readonly name: string;
+  /** SCRAM-SHA-256 verifier of its password, as PostgreSQL stores it. */
+  readonly verifier: string;
 }
 
 /** The users of a program, and the password of its agents. */
@@ -18,6 +28,8 @@ export interface Credentials {
   readonly id?: string;
   /** Password with which a server authenticates at others, one of those of the default user. */
   readonly password: string;
+  /** Login of the password, for programs with one password per login. */
+  readonly login?: string;
   readonly users: readonly ProgramUser[];
 }
 

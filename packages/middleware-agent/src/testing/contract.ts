@@ -45,6 +45,8 @@ export interface EngineContractOptions {
   readonly password?: string;
   /** Rules of a user, and rules that the program rejects, for engines with users. */
   readonly rules?: { readonly valid: readonly string[]; readonly invalid: readonly string[] };
+  /** `users.defaultLogin` of the plugin, for programs with one password per login. `canLogIn` tries all logins of a user. */
+  readonly defaultLogin?: string;
   readonly clock: Clock;
 }
 

@@ -1,29 +1,45 @@
 import { strict as assert } from "node:assert";
-import { createHash } from "node:crypto";
-import type { CredentialEngine, Credentials } from "../credentials/credential-engine.ts";
+import { createHash, randomBytes } from "node:crypto";
+import type { CredentialEngine, Credentials, ProgramUser as UserCredentials } from "../credentials/credential-engine.ts";
+import { createScramVerifier } from "../credentials/scram.ts";
 import type { EngineContractOptions } from "./contract.ts";
 import { assignPrimary, assignReplica, type PodCase, type Pods } from "./contract-steps.ts";
 
 const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
 
-/** Credentials with one default user, and further users with the password of their name. */
-function credentialsOf(
+/** Creates credentials with one default user, and further users with the password of their name. */
+type CreateCredentials = (
   sequence: number,
   passwords: readonly string[],
-  users: Readonly<Record<string, readonly string[]>> = {},
-): Credentials {
-  return {
-    sequence,
-    password: passwords[0] ?? "",
+  users?: Readonly<Record<string, readonly string[]>>,
+) => Credentials;
+
+function credentialsOf({ password, defaultLogin }: EngineContractOptions): CreateCredentials {
+  // Two logins alternate: the first one has the password that the Pods were started with.
+  const loginOf = (text: string): string => (text === password ? `${defaultLogin}` : `${defaultLogin}_b`);
+  const loginsOf = (logins: readonly (readonly [string, string])[]): Pick<UserCredentials, "logins"> =>
+    defaultLogin === undefined
+      ? {}
+      : { logins: logins.map(([name, text]) => ({ name, verifier: createScramVerifier(text, randomBytes(16)) })) };
+  return (sequence, passwords, users = {}) => ({
+    ...{ sequence, password: passwords[0] ?? "" },
+    ...(defaultLogin === undefined ? {} : { login: loginOf(passwords[0] ?? "") }),
     users: [
-      { name: "default", rules: [], passwordHashes: passwords.map(hashOf) },
-      ...Object.entries(users).map(([name, rules]) => ({ name, rules, passwordHashes: [hashOf(name)] })),
+      {
+        ...{ name: "default", rules: [], passwordHashes: passwords.map(hashOf) },
+        ...loginsOf(passwords.map((text) => [loginOf(text), text])),
+      },
+      ...Object.entries(users).map(([name, rules]) => ({
+        ...{ name, rules, passwordHashes: [hashOf(name)] },
+        ...loginsOf([[name, name]]),
+      })),
     ],
-  };
+  });
 }
 
 interface Subject {
   readonly engineOf: (index: number) => CredentialEngine;
+  readonly credentialsOf: CreateCredentials;
   readonly password: string;
   readonly rules: NonNullable<EngineContractOptions["rules"]>;
   /** Whether a Pod accepts each of some logins. */
@@ -31,12 +47,12 @@ interface Subject {
 }
 
 /** What the cases need, unless the engine has no users. */
-function subjectOf(pods: Pods, { password, rules }: EngineContractOptions): Subject | undefined {
+function subjectOf(pods: Pods, options: EngineContractOptions): Subject | undefined {
+  const { password, rules } = options;
   if (pods.at(0).engine.credentials === undefined || password === undefined || rules === undefined) return undefined;
   return {
     engineOf: (index) => pods.at(index).engine.credentials ?? assert.fail("an engine has users, and another one none"),
-    password,
-    rules,
+    ...{ credentialsOf: credentialsOf(options), password, rules },
     logins: (index, ...logins) =>
       Promise.all(logins.map(async ([user, text]) => (await pods.at(index).canLogIn?.(user, text)) ?? assert.fail("canLogIn"))),
   };
@@ -50,7 +66,7 @@ export const credentialCases: readonly PodCase[] = [
     async run(pods, options) {
       const subject = subjectOf(pods, options);
       if (subject === undefined) return;
-      const { engineOf, logins, password } = subject;
+      const { credentialsOf, engineOf, logins, password } = subject;
       await assignPrimary(pods, 0, 1);
       const both = [
         ["default", password],
@@ -77,7 +93,7 @@ export const credentialCases: readonly PodCase[] = [
     async run(pods, options) {
       const subject = subjectOf(pods, options);
       if (subject === undefined) return;
-      const { engineOf, logins, password, rules } = subject;
+      const { credentialsOf, engineOf, logins, password, rules } = subject;
       await assignPrimary(pods, 0, 1);
       assert.deepEqual(await engineOf(0).set(credentialsOf(1, [password], { reader: rules.valid })), { ok: true });
       assert.deepEqual(await logins(0, ["reader", "reader"], ["reader", "wrong"]), [true, false]);
@@ -99,7 +115,7 @@ export const credentialCases: readonly PodCase[] = [
     async run(pods, options) {
       const subject = subjectOf(pods, options);
       if (subject === undefined) return;
-      const { engineOf, password } = subject;
+      const { credentialsOf, engineOf, password } = subject;
       await assignPrimary(pods, 0, 1);
       await assignReplica(pods, 1, 0, 1);
       assert.equal(await pods.at(0).write("before"), true);
@@ -117,8 +133,9 @@ export const credentialCases: readonly PodCase[] = [
     pods: 2,
     async run(pods, options) {
       const subject = subjectOf(pods, options);
-      if (subject === undefined) return;
-      const { engineOf, password } = subject;
+      // With one password per login, replicas have the logins of their primary.
+      if (subject === undefined || options.defaultLogin !== undefined) return;
+      const { credentialsOf, engineOf, password } = subject;
       await assignPrimary(pods, 0, 1);
       await assignReplica(pods, 1, 0, 1);
       assert.deepEqual(await engineOf(1).set(credentialsOf(1, ["next", password])), { ok: true });
@@ -135,7 +152,7 @@ export const credentialCases: readonly PodCase[] = [
       if (subject === undefined) return;
       await assignPrimary(pods, 0, 1);
       await assignReplica(pods, 1, 0, 1);
-      assert.deepEqual(await subject.engineOf(0).set(credentialsOf(1, ["next"])), { ok: true });
+      assert.deepEqual(await subject.engineOf(0).set(subject.credentialsOf(1, ["next"])), { ok: true });
       const order = { target: pods.at(1).host, others: [], epoch: 2, timeoutMs: 20_000 };
       const outcome = await pods.at(1).engine.failover(order);
       assert.ok(!outcome.ok && outcome.mustTerminate === true);

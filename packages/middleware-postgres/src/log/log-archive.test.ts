@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import type { EngineOptions } from "@keelson/middleware-agent";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import type { PeerAccess } from "../server/peer-connection.ts";
 import { ServerFiles } from "../server/server-files.ts";
 import { LogArchive, type ArchivingServer } from "./log-archive.ts";
 import { nameOf } from "./log-position.ts";
@@ -30,7 +31,7 @@ afterEach(async () => {
 
 async function start(): Promise<LogArchive> {
   const log = { warn: () => undefined, info: () => undefined };
-  const engine = { clock: createVirtualClock(), host, dataDir, log, flags: {}, program: "postgres", password: "" };
+  const engine = { clock: createVirtualClock(), host, dataDir, log, flags: {}, program: "postgres" };
   const files = new ServerFiles(engine as unknown as EngineOptions);
   const server = {
     files,
@@ -46,7 +47,7 @@ async function start(): Promise<LogArchive> {
     },
   };
   const next = new LogArchive({
-    engine: engine as unknown as EngineOptions,
+    engine: engine as unknown as EngineOptions & PeerAccess,
     server: server as unknown as ArchivingServer,
     primaryHost: () => host,
   });

@@ -10,7 +10,7 @@ import {
   readJson,
   type ReadLogOptions,
 } from "@keelson/middleware-agent";
-import { PostgresConnection } from "../server/postgres-client.ts";
+import { connectToPeer, type PeerAccess } from "../server/peer-connection.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import { Sequence } from "../sequence.ts";
 import { historyName, parseSwitches } from "../roles/timeline.ts";
@@ -45,7 +45,7 @@ export type ArchivingServer = Pick<PostgresServer, "connection" | "files" | "isR
 
 /** Options of {@link LogArchive}. */
 export interface LogArchiveOptions {
-  readonly engine: EngineOptions;
+  readonly engine: EngineOptions & PeerAccess;
   readonly server: ArchivingServer;
   /** Address of the primary that this server follows; the own one on the primary; undefined without a role. */
   readonly primaryHost: () => string | undefined;
@@ -222,8 +222,8 @@ export class LogArchive implements LogEngine {
 
   /** A replica keeps and deletes log as its primary does. */
   async #learn(host: string): Promise<void> {
-    const { port, password, tls } = this.#options.engine;
-    await using connection = await PostgresConnection.open({ host, port, password, tls });
+    const { connection: opened } = await connectToPeer(host, this.#options.engine);
+    await using connection = opened;
     const [row] = await connection.run(
       `SELECT pg_is_in_recovery()::text AS standby, pg_read_file('../archive.json', 0, 1000000, true) AS state`,
     );

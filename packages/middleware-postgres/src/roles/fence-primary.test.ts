@@ -69,6 +69,6 @@ it.each<[string, Buffer, Buffer | undefined, boolean]>([
 ])("a failed primary that %s", async (_, plain, secure, isFenced) => {
   const port = await start(plain, secure);
   const record = { role: "replica", primaryHost: "127.0.0.1", epoch: 1 } as const;
-  const outcome = await fencePrimaryOf(record, { port, password: "p" });
+  const outcome = await fencePrimaryOf(record, { port, logins: () => [{ user: "postgres", password: "p" }] });
   expect(outcome).toMatchObject(isFenced ? { ok: true } : { ok: false, mustTerminate: true });
 });

@@ -19,6 +19,7 @@ it("follows only the last of several primaries, and none after it was canceled",
   const engine = {
     ...{ program: process.execPath, host: "127.0.0.1", port: 1, password: "", podName: "p-0", flags: { "run-as": "999:999" } },
     ...{ configFile: "/none", dataDir: "/none", clock, log: silentLogger },
+    logins: () => [{ user: "postgres", password: "" }] as const,
   };
   const follower = new Follower({ engine, server: new PostgresServer(engine), exclusively: (act) => act() });
   follower.follow("a");

@@ -1,6 +1,7 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions } from "@keelson/middleware-agent";
-import { PostgresConnection } from "../server/postgres-client.ts";
+import { connectToPeer, type PeerAccess } from "../server/peer-connection.ts";
+import type { PostgresConnection } from "../server/postgres-client.ts";
 import type { Upstream } from "../server/postgres-config.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import { primaryHistory, standbyHistory } from "./primary-facts.ts";
@@ -12,7 +13,7 @@ const stopTimeoutMs = 30_000;
 
 /** Options of {@link Follower}. */
 export interface FollowerOptions {
-  readonly engine: EngineOptions;
+  readonly engine: EngineOptions & PeerAccess;
   readonly server: PostgresServer;
   /** Runs an action that starts or stops the server, one at a time. */
   readonly exclusively: (act: () => Promise<void>) => Promise<void>;
@@ -73,10 +74,10 @@ export class Follower {
   /** Resolves to false if the other server is not a primary yet. */
   async #attempt(host: string, signal: AbortSignal): Promise<boolean> {
     const { engine, server, exclusively } = this.#options;
-    const { port, password, tls } = engine;
-    await using connection = await PostgresConnection.open({ host, port, password, tls });
+    const { connection: opened, login } = await connectToPeer(host, engine);
+    await using connection = opened;
     if ((await primaryHistory(connection)) === undefined) return false;
-    const upstream = server.upstreamOf(host);
+    const upstream = server.upstreamOf(host, login);
     let isFollowing = false;
     await exclusively(async () => {
       if (signal.aborted) return;

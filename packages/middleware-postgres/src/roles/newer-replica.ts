@@ -45,10 +45,10 @@ export async function receivedBy(connection: PostgresConnection): Promise<Receiv
  * has followed another primary: log of this timeline does not continue that one, and commits on it were acknowledged. Of several peers it is
  * the one with the most log. Peers with an earlier timeline or of another cluster do not count. Pure.
  */
-export function lackOf(
+export function lackOf<P extends Peer>(
   own: Received,
-  peers: readonly Peer[],
-): { readonly kind: "nothing" } | { readonly kind: "log" | "unreachable"; readonly peer: Peer } {
+  peers: readonly P[],
+): { readonly kind: "nothing" } | { readonly kind: "log" | "unreachable"; readonly peer: P } {
   const [best] = peers
     .filter(({ systemId, timeline, position }) => {
       const isNewer = timeline > own.timeline || (timeline === own.timeline && position > own.position);

@@ -1,7 +1,8 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
 import type { AssignmentRecord } from "./assignment-record.ts";
-import { type PostgresAddress, PostgresConnection, PostgresError } from "../server/postgres-client.ts";
+import { connectToPeer, type PeerAccess } from "../server/peer-connection.ts";
+import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import { dataEndOf } from "./shutdown-checkpoint.ts";
 
@@ -18,20 +19,21 @@ export type SwitchoverResult =
   | { readonly kind: "fenced"; readonly error: string; readonly mayResume: boolean };
 
 /** The primary that hands over. */
-export type HandingOver = Pick<EngineOptions, "host" | "port" | "password" | "tls" | "clock" | "log"> & {
-  readonly server: PostgresServer;
-};
+export type HandingOver = Pick<EngineOptions, "host" | "clock" | "log"> &
+  PeerAccess & {
+    readonly server: PostgresServer;
+  };
 
 /**
  * Shuts this primary down, which sends its log to its replicas, promotes the target when it has all data, and starts this server
  * as a standby. Rejects if it is not known whether the target was promoted.
  */
 export async function switchOver(order: FailoverOrder, from: HandingOver): Promise<SwitchoverResult> {
-  const { server, port, password, tls } = from;
+  const { server } = from;
   const { target, timeoutMs } = order;
   let peer: PostgresConnection;
   try {
-    peer = await PostgresConnection.open({ host: target, port, password, tls });
+    ({ connection: peer } = await connectToPeer(target, from));
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
     return { kind: "refused", error: `the target does not answer: ${error.message}` };
@@ -148,20 +150,18 @@ async function promote(
  * Ensures that the failed primary of a replica accepts no writes. A PostgreSQL server cannot be fenced from another machine: it must have
  * ended, or be isolated by its agent. The record of a primary names none to fence.
  */
-export async function fencePrimaryOf(
-  { role, primaryHost: host }: AssignmentRecord,
-  { port, password, tls }: Pick<EngineOptions, "port" | "password" | "tls">,
-): Promise<Outcome> {
+export async function fencePrimaryOf({ role, primaryHost: host }: AssignmentRecord, access: PeerAccess): Promise<Outcome> {
   if (role === "primary") return { ok: true };
   try {
-    await using connection = await PostgresConnection.open({ host, port, password, tls, timeoutMs: 1_500 });
+    const { connection: opened } = await connectToPeer(host, access, 1_500);
+    await using connection = opened;
     const [row] = await connection.run("SELECT pg_is_in_recovery()::text AS standby");
     if (row?.["standby"] === "true") return { ok: true };
     return { ok: false, error: `the primary ${host} still accepts writes`, mustTerminate: true };
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
     const cause = error.cause as { readonly code?: string } | undefined;
-    if (cause?.code === "ECONNREFUSED" || (await isClosed(error, { host, port, password, tls }))) return { ok: true };
+    if (cause?.code === "ECONNREFUSED" || (await isClosed(error, host, access))) return { ok: true };
     return { ok: false, error: `the primary ${host} does not answer: ${error.message}`, mustTerminate: true };
   }
 }
@@ -170,13 +170,13 @@ export async function fencePrimaryOf(
  * Whether a server accepts only its agent, after it rejected a connection. One that requires TLS also rejects connections without it, but
  * not those with it.
  */
-async function isClosed(error: PostgresError, { tls, ...address }: PostgresAddress): Promise<boolean> {
+async function isClosed(error: PostgresError, host: string, { port, tls }: PeerAccess): Promise<boolean> {
   if (!error.isRejectedByRules) return false;
   // It was tried with TLS, unless the server has none.
   if (tls !== undefined) return true;
   try {
     const connection = await PostgresConnection.open({
-      ...{ ...address, password: "", timeoutMs: 1_500 },
+      ...{ host, port, password: "", timeoutMs: 1_500 },
       tls: { mode: "require", certificates: undefined },
     });
     await connection.close();

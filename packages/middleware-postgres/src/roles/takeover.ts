@@ -1,6 +1,7 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
-import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
+import { connectToPeer, type Login, type PeerAccess } from "../server/peer-connection.ts";
+import { PostgresError } from "../server/postgres-client.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import type { Sequence } from "../sequence.ts";
 import type { AssignmentRecord } from "./assignment-record.ts";
@@ -11,11 +12,12 @@ const pollMs = 20;
 const maxCatchUpMs = 10_000;
 
 /** The replica that takes over. */
-export type TakingOver = Pick<EngineOptions, "port" | "password" | "tls" | "clock" | "log"> & {
-  readonly server: PostgresServer;
-  /** Actions that change the server. */
-  readonly actions: Sequence;
-};
+export type TakingOver = Pick<EngineOptions, "clock" | "log"> &
+  PeerAccess & {
+    readonly server: PostgresServer;
+    /** Actions that change the server. */
+    readonly actions: Sequence;
+  };
 
 /** Ensures that the failed primary accepts no writes, and that this replica has all log of the replicas that answer. */
 export async function prepareTakeover(
@@ -49,7 +51,7 @@ async function catchUp(others: readonly string[], timeoutMs: number, own: Taking
   const newer = lack.peer;
   if (lack.kind === "unreachable") return { ok: false, error: refusalOf(received, newer) };
   log.info({ from: newer.host, bytes: newer.position - received.position }, "receiving log that another replica has");
-  await server.change({ isStandby: true, upstream: server.upstreamOf(newer.host), isOpen: true });
+  await server.change({ isStandby: true, upstream: server.upstreamOf(newer.host, newer.login), isOpen: true });
   const deadline = clock.monotonic() + Math.min(timeoutMs, maxCatchUpMs);
   while ((parseReceived(await server.connection.one(receivedText))?.position ?? 0) < newer.position) {
     if (clock.monotonic() > deadline) return { ok: false, error: `the log that ${newer.host} has did not arrive in time` };
@@ -65,12 +67,17 @@ function refusalOf(own: Received, { host, timeline, oldest }: Peer): string {
     : `${host} has more log, but none before byte ${oldest}, and this server has it up to byte ${own.position}`;
 }
 
+interface ReachedPeer extends Peer {
+  readonly login: Login;
+}
+
 /** Undefined if the server is not a standby or does not answer. */
-async function peerAt(host: string, { port, password, tls, log }: TakingOver): Promise<Peer | undefined> {
+async function peerAt(host: string, { log, ...access }: TakingOver): Promise<ReachedPeer | undefined> {
   try {
-    await using connection = await PostgresConnection.open({ host, port, password, tls });
+    const { connection: opened, login } = await connectToPeer(host, access);
+    await using connection = opened;
     const received = await receivedBy(connection);
-    return received && { ...received, host };
+    return received && { ...received, host, login };
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
     log.warn({ err: error, host }, "could not compare the log with that of another replica");

@@ -32,6 +32,8 @@ export class PostgresError extends ProgramError {
 
 /** Name of the superuser and of the first database. */
 export const superuser = "postgres";
+/** Its second login: passwords are rotated between the two. */
+export const secondSuperuser = "postgres_b";
 
 /** How to connect with TLS. As between servers, the authority of the certificate is verified and not its names. */
 export type PostgresTls = Pick<ProgramTls, "mode"> & {
@@ -44,6 +46,8 @@ export interface PostgresAddress {
   /** Address, or the folder of its socket. */
   readonly host: string;
   readonly port: number;
+  /** Login of the superuser. Default `postgres`. */
+  readonly user?: string;
   readonly password: string;
   /** Undefined: without TLS. */
   readonly tls?: PostgresTls | undefined;
@@ -105,6 +109,7 @@ export class PostgresConnection implements AsyncDisposable {
   static async #open({
     host,
     port,
+    user = superuser,
     password,
     tls,
     timeoutMs = 3_000,
@@ -113,7 +118,7 @@ export class PostgresConnection implements AsyncDisposable {
     // Loaded on demand: controllers, which know the plugin, need no client.
     const { default: driver } = await import("pg");
     const client = new driver.Client({
-      ...{ host, port, user: superuser, database: "postgres", password },
+      ...{ host, port, user, database: "postgres", password },
       application_name: "keelson",
       ...(tls && { ssl: secureOptions(tls) }),
       options: Object.entries({ ...sessionParameters, statement_timeout: String(statementTimeoutMs) })
@@ -139,7 +144,7 @@ export class PostgresConnection implements AsyncDisposable {
     return this.#failure !== undefined;
   }
 
-  /** Runs a statement. Resolves to its rows. `timeoutMs` overrides the timeout of the connection. */
+  /** Runs a statement, or several as one transaction. Resolves to the rows of the last one. `timeoutMs` overrides the timeout of the connection. */
   async run(
     text: string,
     values: readonly Value[] = [],
@@ -151,7 +156,10 @@ export class PostgresConnection implements AsyncDisposable {
       ...(timeoutMs === undefined ? {} : { query_timeout: timeoutMs }),
     };
     try {
-      return (await this.#client.query<Record<string, Value>>(query)).rows;
+      // Several statements have several results.
+      const result: pg.QueryResult<Record<string, Value>> | readonly pg.QueryResult<Record<string, Value>>[] =
+        await this.#client.query<Record<string, Value>>(query);
+      return (isResultList(result) ? result.at(-1) : result)?.rows ?? [];
     } catch (error) {
       const converted = convert(error);
       if (converted.code === "Unreachable") this.#failure ??= converted;
@@ -172,6 +180,8 @@ export class PostgresConnection implements AsyncDisposable {
     return this.close();
   }
 }
+
+const isResultList = <T>(result: T | readonly T[]): result is readonly T[] => Array.isArray(result);
 
 const secureOptions = ({ certificates }: PostgresTls): object =>
   certificates === undefined

@@ -1,10 +1,11 @@
 import { AgentError, type TlsMode } from "@keelson/middleware-agent";
-import { superuser } from "./postgres-client.ts";
+import { secondSuperuser, superuser } from "./postgres-client.ts";
 
 /** The server that a standby follows. */
 export interface Upstream {
   readonly host: string;
   readonly port: number;
+  readonly user: string;
   readonly password: string;
   /** Name of this server in `pg_stat_replication` and `synchronous_standby_names`. */
   readonly name: string;
@@ -129,7 +130,7 @@ export function accessRules(isOpen: boolean, mode?: TlsMode): string {
   const type = mode === "require" ? "hostssl" : "host";
   const rules = ["0.0.0.0/0", "::/0"].flatMap((from) => [
     `${type} all all ${from} scram-sha-256`,
-    `${type} replication ${superuser} ${from} scram-sha-256`,
+    `${type} replication ${superuser},${secondSuperuser} ${from} scram-sha-256`,
     // An own rule, so that other agents can tell this from a closed server.
     ...(mode === "require" ? [`hostnossl all all ${from} reject`, `hostnossl replication all ${from} reject`] : []),
   ]);
@@ -138,11 +139,11 @@ export function accessRules(isOpen: boolean, mode?: TlsMode): string {
 
 /** A connection string of libpq, without a database. Arguments of a program must not have the password: all users of a machine can read them. */
 export function connectionString(
-  { host, port, password, name, tls }: Upstream,
+  { host, port, user, password, name, tls }: Upstream,
   options: { readonly hasPassword: boolean },
 ): string {
   const secret = options.hasPassword ? { password } : {};
-  const own = { host, port: String(port), user: superuser, ...secret, application_name: name, connect_timeout: "3" };
+  const own = { host, port: String(port), user, ...secret, application_name: name, connect_timeout: "3" };
   const sslmode = tls?.mode === "require" ? "verify-ca" : "prefer";
   // Not the default, which is in the home folder of the agent's user: a server of another user must not fail to read it.
   const sslcert = `${tls?.authoritiesFile}.no-client-certificate`;

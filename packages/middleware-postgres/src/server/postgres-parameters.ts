@@ -1,4 +1,5 @@
 import { AgentError, type ReloadOutcome } from "@keelson/middleware-agent";
+import { problemOf } from "./parameter-check.ts";
 import { normalizeParameters } from "./postgres-config.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 
@@ -37,8 +38,9 @@ export class PostgresParameters {
     const changed = [...new Set([...Object.keys(this.#parameters), ...Object.keys(wanted)])].filter(
       (name) => this.#parameters[name] !== wanted[name],
     );
-    const problem = await this.#server.problemOf(
+    const problem = await problemOf(
       Object.fromEntries(Object.entries(wanted).filter(([name]) => changed.includes(name))),
+      this.#server.files,
     );
     if (problem !== undefined) return { ok: false, error: problem };
     // While it has no data, the server starts with them.

@@ -4,8 +4,9 @@ import { sleep } from "@keelson/api-machinery/time";
 import { AgentError, type EngineOptions, killProcessesIn, type Outcome, ServerProcess } from "@keelson/middleware-agent";
 import { endLeftovers } from "./leftovers.ts";
 import { LocalConnection, PostgresError, superuser } from "./postgres-client.ts";
+import type { Login } from "./peer-connection.ts";
 import type { Upstream } from "./postgres-config.ts";
-import { requireTool, runTool } from "./run-tool.ts";
+import { requireTool } from "./run-tool.ts";
 import { ServerConfig, type StartMode } from "./server-config.ts";
 import { ServerFiles } from "./server-files.ts";
 import { backupArguments, rewindArguments } from "./tool-arguments.ts";
@@ -71,10 +72,10 @@ export class PostgresServer {
     return this.files.data.isIncomplete;
   }
 
-  /** The server at an address, as one to follow. */
-  upstreamOf(host: string): Upstream {
-    const { port, password, podName: name, tls } = this.#options;
-    return { host, port, password, name, ...(tls && { tls: { mode: tls.mode, authoritiesFile: this.files.authoritiesFile } }) };
+  /** The server at an address, as one to follow with a login. */
+  upstreamOf(host: string, login: Login): Upstream {
+    const { port, podName: name, tls } = this.#options;
+    return { host, port, ...login, name, ...(tls && { tls: { mode: tls.mode, authoritiesFile: this.files.authoritiesFile } }) };
   }
 
   /** Prepares the folders, and ends a server that an earlier agent left behind. */
@@ -116,7 +117,8 @@ export class PostgresServer {
     const target = this.files.data.next;
     await rm(target, { recursive: true, force: true });
     const args = backupArguments(upstream, target);
-    await requireTool(this.files.program("pg_basebackup"), args, { ...this.files.tool, signal });
+    const { password } = upstream;
+    await requireTool(this.files.program("pg_basebackup"), args, { ...this.files.tool, password, signal });
     await this.files.data.replace();
   }
 
@@ -124,7 +126,8 @@ export class PostgresServer {
   async rewind(upstream: Upstream, signal: AbortSignal): Promise<void> {
     const args = rewindArguments(upstream, this.files.data.path, this.#config.file);
     await this.files.data.markIncomplete();
-    await requireTool(this.files.program("pg_rewind"), args, { ...this.files.tool, signal });
+    const { password } = upstream;
+    await requireTool(this.files.program("pg_rewind"), args, { ...this.files.tool, password, signal });
   }
 
   /** Starts the server and waits until it accepts its agent. Rejects with its output if it ends before, or if the signal fires. */
@@ -171,6 +174,15 @@ export class PostgresServer {
     await this.reloadFiles();
   }
 
+  /** Follows the same primary with another login. */
+  async setLogin(login: Login): Promise<void> {
+    const { mode } = this.#config;
+    const { upstream } = mode;
+    if (upstream === undefined || !this.isRunning) return;
+    if (upstream.user === login.user && upstream.password === login.password) return;
+    await this.change({ ...mode, upstream: { ...upstream, ...login } });
+  }
+
   /** Uses the current certificates for later connections. */
   async reloadCertificates(): Promise<void> {
     if (this.isRunning) await this.change(this.#config.mode);
@@ -210,18 +222,6 @@ export class PostgresServer {
       "SELECT string_agg(concat_ws(': ', name, error), '; ') AS error FROM pg_file_settings WHERE error IS NOT NULL",
     );
     return error ?? `the server did not read its configuration within ${reloadTimeoutMs} ms`;
-  }
-
-  /** The server's own message about parameters that it would not start with. */
-  async problemOf(parameters: Readonly<Record<string, string>>): Promise<string | undefined> {
-    if (!this.hasData) return undefined;
-    const settings = Object.entries(parameters).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-    const args = ["-D", this.files.data.path, "-C", "data_directory", ...settings];
-    const { exitCode, stderr } = await runTool(this.files.program("postgres"), args, this.files.tool);
-    if (exitCode === 0) return undefined;
-    const lines = stderr.split("\n").map((line) => line.replace(/^.*?(FATAL|ERROR|HINT|DETAIL):\s+/, "$1: "));
-    const messages = lines.filter((line) => /^(FATAL|ERROR|HINT|DETAIL): /.test(line));
-    return (messages.length > 0 ? messages.map((line) => line.replace(/^[A-Z]+: /, "")) : lines).join("; ").trim();
   }
 
   /**

@@ -13,19 +13,17 @@ export class ServerFiles {
   readonly data: DataFolder;
   readonly user: ProgramUser;
   readonly #programs: string;
-  readonly #password: string;
 
-  constructor({ flags, program, dataDir, password }: Pick<EngineOptions, "flags" | "program" | "dataDir" | "password">) {
+  constructor({ flags, program, dataDir }: Pick<EngineOptions, "flags" | "program" | "dataDir">) {
     this.user = findUser(flags["run-as"] ?? "");
     this.#programs = findPrograms(program, flags["program-version"] ?? "");
-    this.#password = password;
     this.home = join(dataDir, "postgres");
     this.data = new DataFolder(this.home);
   }
 
-  /** Options of tools that connect to servers. */
+  /** Options of tools. */
   get tool(): ToolOptions {
-    return { cwd: this.home, user: this.user, password: this.#password };
+    return { cwd: this.home, user: this.user };
   }
 
   /** Path of a program, such as `initdb`. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { backupArguments, rewindArguments } from "./tool-arguments.ts";
 
-const upstream = { host: "127.0.0.2", port: 5_432, password: "secret", name: "p-1" };
+const upstream = { host: "127.0.0.2", port: 5_432, user: "postgres", password: "secret", name: "p-1" };
 
 describe("the arguments of tools", () => {
   it("copy without a slot, so that an unfinished copy is not a synchronous replica", () => {

@@ -11,6 +11,7 @@ import {
 } from "../../../../operators/middleware/src/testing/redis-environment.ts";
 import { expect } from "vitest";
 import { postgresPlugin } from "../postgres-plugin.ts";
+import type { Login } from "../server/peer-connection.ts";
 import { PostgresConnection, type Value } from "../server/postgres-client.ts";
 import { RowWriter } from "./row-writer.ts";
 import { installUnsyncedPrograms } from "./unsynced-programs.ts";
@@ -78,9 +79,11 @@ export class PostgresApp implements AsyncDisposable {
     expect(status?.plan?.outcome, JSON.stringify(status?.plan)).toBe("Succeeded");
   }
 
-  async password(app = "cache"): Promise<string> {
-    const secret = await this.cluster.client.get(Secret, { namespace, name: `${app}-access` });
-    return Buffer.from(secret.data?.["password"] ?? "", "base64").toString();
+  /** What a client finds in a Secret of the App. */
+  async login(name = "cache-access"): Promise<Login> {
+    const { data = {} } = await this.cluster.client.get(Secret, { namespace, name });
+    const read = (key: string): string => Buffer.from(data[key] ?? "", "base64").toString();
+    return { user: read("username") || "postgres", password: read("password") };
   }
 
   /** Runs a statement on a server of the App, or of another one. */
@@ -90,8 +93,8 @@ export class PostgresApp implements AsyncDisposable {
     values: readonly Value[] = [],
     app?: string,
   ): Promise<readonly Readonly<Record<string, Value>>[]> {
-    const password = await this.password(app);
-    await using connection = await PostgresConnection.open({ host, port, password, timeoutMs: 20_000 });
+    const login = await this.login(app && `${app}-access`);
+    await using connection = await PostgresConnection.open({ host, port, ...login, timeoutMs: 20_000 });
     return await connection.run(text, values);
   }
 
@@ -119,7 +122,7 @@ export class PostgresApp implements AsyncDisposable {
 
   /** Starts a writer, and waits until it writes. */
   async startWriter(): Promise<RowWriter> {
-    const writer = new RowWriter(() => this.hosts(), await this.password(), systemClock);
+    const writer = new RowWriter(() => this.hosts(), await this.login(), systemClock);
     this.#writer = writer;
     await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(100);
     return writer;

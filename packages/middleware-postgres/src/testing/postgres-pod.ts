@@ -8,6 +8,7 @@ import type { ProgramTls } from "@keelson/middleware-agent";
 import type { ContractPod } from "@keelson/middleware-agent/testing";
 import { PostgresEngine } from "../postgres-engine.ts";
 import { PostgresConnection, PostgresError, type PostgresTls, type Value } from "../server/postgres-client.ts";
+import { roleOfClient } from "./app-client.ts";
 import { installUnsyncedPrograms } from "./unsynced-programs.ts";
 
 const port = 5_432;
@@ -59,6 +60,14 @@ export class PostgresPod implements ContractPod {
   async write(key: string): Promise<boolean> {
     const create = "CREATE TABLE IF NOT EXISTS public.keys (key text PRIMARY KEY)";
     return (await this.run([[create], ["INSERT INTO public.keys VALUES ($1)", key]])) !== undefined;
+  }
+
+  async canLogIn(user: string, text: string): Promise<boolean> {
+    const base = user === "default" ? "postgres" : user;
+    const { host } = this;
+    for (const login of [base, `${base}_b`])
+      if ((await roleOfClient({ host, user: login, password: text })) === base) return true;
+    return false;
   }
 
   async completeLog(): Promise<void> {

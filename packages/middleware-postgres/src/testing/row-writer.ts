@@ -1,10 +1,11 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
+import type { Login } from "../server/peer-connection.ts";
 import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
 
 /** A client that inserts rows continuously and follows the primary. */
 export class RowWriter {
   readonly #hosts: () => Promise<readonly string[]>;
-  readonly #password: string;
+  readonly #login: Login;
   readonly #clock: Clock;
   readonly #acknowledged: string[] = [];
   readonly #work: Promise<void>;
@@ -13,9 +14,9 @@ export class RowWriter {
   #maxGapMs = 0;
 
   /** `hosts` resolves to the current addresses of the servers. */
-  constructor(hosts: () => Promise<readonly string[]>, password: string, clock: Clock) {
+  constructor(hosts: () => Promise<readonly string[]>, login: Login, clock: Clock) {
     this.#hosts = hosts;
-    this.#password = password;
+    this.#login = login;
     this.#clock = clock;
     this.#work = this.#write();
   }
@@ -37,7 +38,7 @@ export class RowWriter {
     while (!this.#isStopped) {
       for (const host of await this.#hosts()) {
         try {
-          await using connection = await PostgresConnection.open({ host, port: 5_432, password: this.#password });
+          await using connection = await PostgresConnection.open({ host, port: 5_432, ...this.#login });
           // As a client would: commits wait for synchronous replicas.
           await connection.run("SET synchronous_commit = on");
           while (!this.#isStopped) {

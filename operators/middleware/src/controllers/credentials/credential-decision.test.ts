@@ -7,6 +7,7 @@ import type { CredentialState } from "./credential-state.ts";
 const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
 const graceMs = 1_000;
 const newId = "own";
+const createVerifier = (password: string): string => `verifier of ${password}`;
 const reports = (...sequences: readonly (number | undefined)[]) =>
   sequences.map((sequence) => (sequence === undefined ? undefined : { id: newId, sequence }));
 
@@ -40,6 +41,7 @@ class World {
         now,
         pods: this.pods.map(({ reported }) => reported),
         newId,
+        createVerifier,
       });
       if (step.kind === "wait") return true;
       if (step.kind === "record") {
@@ -161,6 +163,7 @@ describe("the rotation of a password", () => {
         now: world.now,
         pods: [],
         newId,
+        createVerifier,
       }),
     ).toMatchObject({
       kind: "record",
@@ -171,7 +174,7 @@ describe("the rotation of a password", () => {
   it("keeps the previous password, even without a grace period, until all Pods have the new one", async () => {
     const { state, users } = await settledWorld();
     const secrets = new Map([["default", { password: "second" }]]);
-    const observed = { users, secrets, graceMs: 0, now: 0, newId };
+    const observed = { users, secrets, graceMs: 0, now: 0, newId, createVerifier };
     const changed = decideCredentials({ ...observed, state, pods: reports(1, 1) });
     if (changed.kind !== "record") throw new Error(changed.kind);
     const { default: user } = changed.state.users;
@@ -190,7 +193,7 @@ describe("the rotation of a password", () => {
   it("is not published while a Pod has not confirmed it", async () => {
     const { state, users, secrets } = await settledWorld();
     const next = new Map(secrets).set("default", { password: "first", nextPassword: "second" });
-    const observed = { users, secrets: next, graceMs, now: 0, newId };
+    const observed = { users, secrets: next, graceMs, now: 0, newId, createVerifier };
     const recorded = decideCredentials({ ...observed, state, pods: reports(1, 1, undefined) });
     if (recorded.kind !== "record") throw new Error(recorded.kind);
     for (const pods of [
@@ -212,12 +215,14 @@ describe("Pods with the credentials of another state", () => {
     expect(world.pods[2]?.hashes.get("reader")).toEqual([hashOf("r")]);
     const { state, users, secrets } = world;
     const late = [...reports(8, 8), { id: "earlier", sequence: 99 }];
-    expect(decideCredentials({ state, users, secrets, graceMs, now: 0, newId, pods: late })).toEqual({ kind: "send" });
+    expect(decideCredentials({ state, users, secrets, graceMs, now: 0, newId, createVerifier, pods: late })).toEqual({
+      kind: "send",
+    });
   });
 
   it("get the users of a Secret that was restored from an earlier copy, under a new id", async () => {
     const { state, users, secrets } = await settledWorld();
-    const observed = { state, users, secrets, graceMs, now: 0, newId: "restored" };
+    const observed = { state, users, secrets, graceMs, now: 0, newId: "restored", createVerifier };
     const step = decideCredentials({ ...observed, pods: reports(4, 3) });
     if (step.kind !== "record") throw new Error(step.kind);
     expect(step.state).toMatchObject({ id: "restored", sequence: 5, applied: 0 });
@@ -227,7 +232,7 @@ describe("Pods with the credentials of another state", () => {
   it("are recognized by agents and states of an earlier release", async () => {
     const { state, users, secrets } = await settledWorld();
     const { id: _, ...earlier } = state ?? { sequence: 0, applied: 0, users: {} };
-    const observed = { users, secrets, graceMs, now: 0, newId: "upgraded" };
+    const observed = { users, secrets, graceMs, now: 0, newId: "upgraded", createVerifier };
     const step = decideCredentials({ ...observed, state: earlier, pods: [{ sequence: 1 }] });
     if (step.kind !== "record") throw new Error(step.kind);
     expect(step.state).toMatchObject({ id: "upgraded", sequence: 2 });

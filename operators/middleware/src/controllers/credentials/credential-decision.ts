@@ -1,11 +1,14 @@
 import { createHash } from "node:crypto";
 import { jsonEquals } from "@keelson/api-machinery";
+import { alternateLogins } from "./alternating-logins.ts";
 import { type CredentialState, hasState, isSameId, type ReportedCredentials, type UserState } from "./credential-state.ts";
 
 /** A password in a Secret. */
 export interface StoredPassword {
   readonly password: string;
   readonly nextPassword?: string;
+  /** Login that the Secret names. */
+  readonly login?: string;
 }
 
 /** Inputs of a decision about the users of an App. */
@@ -19,6 +22,10 @@ export interface CredentialObservation {
   readonly pods: readonly (ReportedCredentials | undefined)[];
   /** Random id of a state that does not continue the recorded one. */
   readonly newId: string;
+  /** First login of the default user, for programs with one password per login. */
+  readonly defaultLogin?: string | undefined;
+  /** Creates the verifier of a password, with a random salt. */
+  readonly createVerifier: (password: string) => string;
   readonly graceMs: number;
   readonly now: number;
 }
@@ -27,8 +34,8 @@ export interface CredentialObservation {
 export type CredentialStep =
   /** Records a state. Pods get it afterwards. */
   | { readonly kind: "record"; readonly state: CredentialState }
-  /** Makes the next password of a user the current one of its Secret: all Pods accept it. */
-  | { readonly kind: "publish"; readonly user: string }
+  /** Makes the next password of a user, if there is one, the current one of its Secret, with its login: all Pods accept it. */
+  | { readonly kind: "publish"; readonly user: string; readonly login?: string }
   /** Sends the recorded state to Pods with an older one. */
   | { readonly kind: "send" }
   /** Nothing to do until a Secret, a Pod or the App changes, or this time. */
@@ -58,8 +65,8 @@ export function decideCredentials(observed: CredentialObservation): CredentialSt
   if (isApplied && state.applied !== state.sequence)
     return { kind: "record", state: { ...recorded(state), applied: state.sequence } };
   if (!isApplied) return { kind: "send" };
-  const [rotating] = Object.entries(users).find(([, user]) => user.next !== undefined) ?? [];
-  if (rotating !== undefined) return { kind: "publish", user: rotating };
+  const unpublished = unpublishedOf(observed, users);
+  if (unpublished !== undefined) return { kind: "publish", ...unpublished };
   const ends = Object.values(users).flatMap(({ previous }) => previous.map(({ untilMs }) => untilMs));
   return { kind: "wait", ...(ends.length === 0 ? {} : { untilMs: Math.min(...ends) }) };
 }
@@ -70,34 +77,55 @@ function recorded(state: CredentialState): CredentialState {
   return rest;
 }
 
+/** A user whose Secret lacks its next password, or names another login. */
+function unpublishedOf(
+  { secrets }: CredentialObservation,
+  users: Readonly<Record<string, UserState>>,
+): { readonly user: string; readonly login?: string } | undefined {
+  for (const [user, { current, next, logins }] of Object.entries(users)) {
+    const login = logins?.[next ?? current]?.name;
+    const isNamed = login === undefined || !secrets.has(user) || secrets.get(user)?.login === login;
+    if (next !== undefined || !isNamed) return { user, ...(login === undefined ? {} : { login }) };
+  }
+  return undefined;
+}
+
 /** The users by the Secrets and the grace periods. A user whose Secret is missing keeps its passwords. */
-function wantedUsers(
-  { state, users, secrets, graceMs, now }: CredentialObservation,
-  isApplied: boolean,
-): Readonly<Record<string, UserState>> {
-  // Until all Pods have the last change, one of them may have only an earlier password, and needs it to fence its primary.
+function wantedUsers(observed: CredentialObservation, isApplied: boolean): Readonly<Record<string, UserState>> {
+  const { state, users, secrets } = observed;
   return Object.fromEntries(
     [...users].flatMap(([name, rules]): readonly (readonly [string, UserState])[] => {
       const before = state?.users[name];
       const secret = secrets.get(name);
       if (secret === undefined) return before === undefined ? [] : [[name, { ...before, rules }]];
-      const current = hashOf(secret.password);
-      const next = secret.nextPassword === undefined ? undefined : hashOf(secret.nextPassword);
-      const isChanged = before !== undefined && before.current !== current;
-      const ended = isChanged ? [{ hash: before.current, untilMs: now + graceMs }] : [];
-      const earlier = (before?.previous ?? []).filter(({ untilMs }) => !isApplied || untilMs > now);
-      const previous = [...ended, ...earlier].filter(({ hash }) => hash !== current);
-      return [
-        [
-          name,
-          {
-            rules,
-            current,
-            ...(next === undefined || next === current ? {} : { next }),
-            previous: isApplied ? previous.slice(0, maxPrevious) : previous,
-          },
-        ],
-      ];
+      return [[name, { rules, ...passwordsOf(name, secret, before, { ...observed, isApplied }) }]];
     }),
   );
+}
+
+/** The passwords of a user. Until all Pods have the last change, one of them may have only an earlier one, and needs it to fence its primary. */
+function passwordsOf(
+  user: string,
+  secret: StoredPassword,
+  before: UserState | undefined,
+  { graceMs, now, isApplied, defaultLogin, createVerifier }: CredentialObservation & { readonly isApplied: boolean },
+): Omit<UserState, "rules"> {
+  const current = hashOf(secret.password);
+  const wanted = secret.nextPassword === undefined ? undefined : hashOf(secret.nextPassword);
+  const next = wanted === current ? undefined : wanted;
+  const isChanged = before !== undefined && before.current !== current;
+  const ended = isChanged ? [{ hash: before.current, untilMs: now + graceMs }] : [];
+  const earlier = (before?.previous ?? []).filter(({ untilMs }) => !isApplied || untilMs > now);
+  const previous = [...ended, ...earlier].filter(({ hash }) => hash !== current);
+  if (defaultLogin === undefined) {
+    const kept = isApplied ? previous.slice(0, maxPrevious) : previous;
+    return { current, ...(next === undefined ? {} : { next }), previous: kept };
+  }
+  const chosen = alternateLogins({
+    ...{ before, previous, createVerifier, published: secret.login },
+    first: user === "default" ? defaultLogin : user,
+    current: { hash: current, password: secret.password },
+    next: next === undefined ? undefined : { hash: next, password: secret.nextPassword ?? "" },
+  });
+  return { current, ...chosen };
 }

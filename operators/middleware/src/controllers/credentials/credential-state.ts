@@ -9,6 +9,15 @@ export interface UserState {
   readonly next?: string;
   /** Of earlier passwords, until their grace period ends. */
   readonly previous: readonly { readonly hash: string; readonly untilMs: number }[];
+  /** The login of each password, by hash, for programs with one password per login. */
+  readonly logins?: Readonly<Record<string, PasswordLogin>>;
+}
+
+/** A login of a user, whose only password this is. */
+export interface PasswordLogin {
+  readonly name: string;
+  /** SCRAM-SHA-256 verifier. */
+  readonly verifier: string;
 }
 
 /** The users of an App and the passwords that its programs accept, recorded in the access Secret before Pods get them. */
@@ -47,6 +56,12 @@ export function parseCredentialState(text: string | undefined): CredentialState 
   const state = text === undefined ? undefined : parseJsonObject(text);
   if (state === undefined || typeof state["sequence"] !== "number" || !isJsonObject(state["users"])) return undefined;
   return state as unknown as CredentialState;
+}
+
+/** The logins that a user may use. Undefined if the program has several passwords per login. */
+export function acceptedLogins(user: UserState): readonly PasswordLogin[] | undefined {
+  const { logins } = user;
+  return logins && acceptedHashes(user).flatMap((hash) => logins[hash] ?? []);
 }
 
 /** The hashes of the passwords that a user may log in with. */

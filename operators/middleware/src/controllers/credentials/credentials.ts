@@ -1,6 +1,6 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { controllerReference, type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api-machinery";
-import { Secret, type SecretObject } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import { formatTime, parseDuration } from "@keelson/api-machinery/time";
 import {
   type ControllerDefinition,
@@ -12,10 +12,12 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
+import { createScramVerifier } from "@keelson/middleware-agent";
 import type { AgentClient } from "../../agent/agent-client.ts";
 import { App } from "../../api/app.ts";
 import { Group } from "../../api/group.ts";
 import { accessSecretName, credentialsKey, labels, passwordKeys, userSecretName } from "../../api/names.ts";
+import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
 import { type AgentAccess, agentAccessOf } from "../agent-access.ts";
 import type { MiddlewareServices } from "../services.ts";
 import { decideCredentials, type StoredPassword } from "./credential-decision.ts";
@@ -37,6 +39,14 @@ export function createCredentialController(services: MiddlewareServices): Contro
         const name = metadata.labels?.[labels.app];
         return name === undefined ? [] : [{ namespace: metadata.namespace, name }];
       }),
+      watchOf(ConfigMap, (configMap, { cache }) =>
+        isPlugin(configMap)
+          ? cache
+              .list(App)
+              .filter((app) => configMap.metadata.name === pluginConfigMapName(app.spec.plugin.name, app.spec.plugin.version))
+              .map((app) => ({ namespace: app.metadata.namespace, name: app.metadata.name ?? "" }))
+          : [],
+      ),
       // Passwords stay out of the cache.
       watchOf(metadataOf(Secret), ({ metadata: { name, namespace } }, { cache }) =>
         cache
@@ -66,12 +76,15 @@ function secretsOf(app: DeepReadonly<App>): readonly string[] {
 async function reconcile(
   request: Request,
   context: ReconcileContext,
-  { agents, generateSecret }: MiddlewareServices,
+  { agents, generateSecret, plugins }: MiddlewareServices,
 ): Promise<Result | undefined> {
   const { cache, client, clock, signal } = context;
   const app = cache.get(App, request);
   if (app === undefined || app.metadata.deletionTimestamp !== undefined) return undefined;
   const { namespace } = request;
+  const plugin = plugins.find(cache, namespace, app.spec.plugin);
+  // A change of the plugin or of the App triggers this again.
+  if ("problem" in plugin) return undefined;
   const secret = await ignoreNotFound(client.get(Secret, { namespace, name: accessSecretName(request.name) }, { signal }));
   const access = agentAccessOf(secret?.data);
   // The App controller creates it, which triggers this again.
@@ -91,6 +104,8 @@ async function reconcile(
   const step = decideCredentials({
     ...{ state, users, now: clock.now(), pods: pods.map(({ reported }) => reported), newId: randomUUID() },
     secrets: new Map([...secrets].flatMap(([user, secret]) => passwordOf(user, secret))),
+    defaultLogin: plugin.defaultLogin,
+    createVerifier: (password) => createScramVerifier(password, randomBytes(16)),
     graceMs: grace === undefined ? defaultGraceMs : parseDuration(grace),
   });
   switch (step.kind) {
@@ -98,7 +113,7 @@ async function reconcile(
       await writeSecret(context, secret, { [credentialsKey]: JSON.stringify(step.state) });
       return undefined;
     case "publish":
-      await publish(app, step.user, secrets.get(step.user), context);
+      await publish(app, step, secrets.get(step.user), context);
       return undefined;
     case "send":
       return send(app, { secret, access, state, pods }, context, agents);
@@ -173,7 +188,9 @@ async function send(
 ): Promise<Result | undefined> {
   const password = textOf(secret, passwordKeys.current);
   if (state === undefined || password === undefined) return undefined;
-  const problem = await sendCredentials(pods, state, { agents, access, password });
+  const { current = "", logins } = state.users["default"] ?? {};
+  const login = logins?.[current]?.name;
+  const problem = await sendCredentials(pods, state, { agents, access, password, login });
   if (problem === undefined) return { requeueAfterMs: 1 };
   if (problem.isRejected && state.problem !== problem.message) {
     context.events.event(app, { type: "Warning", reason: "UserRejected", note: problem.message });
@@ -182,16 +199,19 @@ async function send(
   return { requeueAfterMs: retryMs };
 }
 
-/** Moves the next password of a Secret to its current one. */
+/** Moves the next password of a Secret to its current one, and names its login. */
 async function publish(
   app: DeepReadonly<App>,
-  user: string,
+  { user, login }: { readonly user: string; readonly login?: string },
   secret: ReadSecret | undefined,
   context: ReconcileContext,
 ): Promise<void> {
   const next = textOf(secret, passwordKeys.next);
-  if (secret === undefined || next === undefined) return;
-  if (!(await writeSecret(context, secret, { [passwordKeys.current]: next, [passwordKeys.next]: null }))) return;
+  if (secret === undefined) return;
+  const named: Record<string, string | null> = login === undefined ? {} : { [passwordKeys.login]: login };
+  const password: Record<string, string | null> =
+    next === undefined ? {} : { [passwordKeys.current]: next, [passwordKeys.next]: null };
+  if (!(await writeSecret(context, secret, { ...named, ...password })) || next === undefined) return;
   const graceMs = parseDuration(app.spec.passwordRotation?.gracePeriod ?? "1h");
   const until = formatTime(context.clock.now() + graceMs);
   const note = `user ${user}: Secret ${secret.metadata.name ?? ""} has the new password; the previous one is accepted until ${until}`;
@@ -216,7 +236,10 @@ function passwordOf(user: string, secret: ReadSecret): readonly (readonly [strin
   const password = textOf(secret, passwordKeys.current);
   if (password === undefined) return [];
   const nextPassword = textOf(secret, passwordKeys.next);
-  return [[user, { password, ...(nextPassword === undefined ? {} : { nextPassword }) }]];
+  const login = textOf(secret, passwordKeys.login);
+  return [
+    [user, { password, ...(nextPassword === undefined ? {} : { nextPassword }), ...(login === undefined ? {} : { login }) }],
+  ];
 }
 
 /** A text of a Secret. Undefined if it is missing or empty. */

@@ -101,7 +101,13 @@ function agentProblems(
 }
 
 /** Users of an App whose programs have none. */
-function userProblems({ spec: { users = [] } }: DeepReadonly<App>, { hasUsers, name, version }: Plugin): readonly FieldError[] {
+function userProblems(
+  { spec: { users = [] } }: DeepReadonly<App>,
+  { hasUsers, defaultLogin, name, version }: Plugin,
+): readonly FieldError[] {
+  const reserved = users.findIndex((user) => user.name === defaultLogin);
+  if (reserved >= 0)
+    return [{ field: `spec.users[${reserved}].name`, message: `must not be ${defaultLogin}: the default user has this login` }];
   if (hasUsers !== false || users.length === 0) return [];
   return [{ field: "spec.users", message: `must be empty: plugin ${name} ${version} does not support users` }];
 }

@@ -1,17 +1,8 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import type { Logger } from "@keelson/controller";
 import type { CredentialEngine, Credentials, Outcome, UserCredentials } from "@keelson/middleware-agent";
-import { readJson, writeJson } from "@keelson/middleware-agent";
+import { CredentialStore } from "@keelson/middleware-agent";
 import type { RedisConnection } from "../redis-connection.ts";
 import { RespError } from "../resp-client.ts";
-
-/** Credentials as persisted in the volume, like redis.conf readable only by the server's user. */
-interface StoredCredentials extends Credentials {
-  /** The password before the last change. Servers of other Pods may still have it. */
-  readonly previous?: string;
-  /** Hash of the password of the Pod at that time. A Pod with another one is newer than the file. */
-  readonly startedWith: string;
-}
 
 /** Options of {@link RedisCredentials}. */
 export interface RedisCredentialOptions {
@@ -27,46 +18,38 @@ export interface RedisCredentialOptions {
 /** Users and passwords of a server. Servers that were (re)started get them with their role. */
 export class RedisCredentials implements CredentialEngine {
   readonly #options: RedisCredentialOptions;
-  #stored: StoredCredentials;
+  readonly #store: CredentialStore;
   /** Changes run one after the other, so that a server that gets its role never has the users of an older one. */
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(options: RedisCredentialOptions) {
     this.#options = options;
-    const { password } = options;
-    const users = [{ name: "default", rules: [], passwordHashes: [hashOf(password)] }];
-    this.#stored = { sequence: 0, password, users, startedWith: hashOf(password) };
+    this.#store = new CredentialStore({ file: options.file, initial: { password: options.password } });
   }
 
   /** Sequence of the credentials in force. */
   get sequence(): number {
-    return this.#stored.sequence;
+    return this.#store.sequence;
   }
 
   /** Id of the credentials in force. Empty without one. */
   get id(): string {
-    return this.#stored.id ?? "";
+    return this.#store.id;
   }
 
   /** Password at other servers. */
   get password(): string {
-    return this.#stored.password;
+    return this.#store.passwords[0].password;
   }
 
   /** Passwords that servers of other Pods may have, the most likely first. */
   get passwords(): readonly string[] {
-    const { password, previous } = this.#stored;
-    return [...new Set([password, ...(previous === undefined ? [] : [previous]), this.#options.password])];
+    return this.#store.passwords.map(({ password }) => password);
   }
 
   /** Reads the credentials that an earlier agent has persisted. */
-  async load(): Promise<void> {
-    const stored = (await readJson(this.#options.file)) as StoredCredentials | undefined;
-    if (stored === undefined) return;
-    const { password, startedWith } = this.#stored;
-    // The Secret has changed since: its password is accepted too.
-    const isNewer = stored.startedWith !== startedWith && !stored.users.some((user) => accepts(user, password));
-    this.#stored = isNewer ? withPassword(stored, password) : { ...stored, startedWith };
+  load(): Promise<void> {
+    return this.#store.load();
   }
 
   set(credentials: Credentials): Promise<Outcome> {
@@ -80,26 +63,22 @@ export class RedisCredentials implements CredentialEngine {
   admit(onAdmitted: () => void): Promise<void> {
     return this.#next(async () => {
       const { connection, log } = this.#options;
-      for (const user of this.#stored.users) {
+      for (const user of this.#store.users) {
         const error = await applyUser(connection, user);
         if (error !== undefined && user.name === "default") throw new RespError("Refused", error);
         if (error !== undefined) log.warn({ user: user.name, error }, "left out a user that the program rejects");
       }
-      connection.password = this.#stored.password;
+      connection.password = this.password;
       onAdmitted();
     });
   }
 
   async #set(credentials: Credentials): Promise<Outcome> {
-    const last = this.#stored;
-    // The App was created again with the volumes of an earlier one, or its Secret was restored.
-    const isReplaced = credentials.id !== last.id;
-    if (!isReplaced && credentials.sequence < last.sequence)
-      return { ok: false, error: `sequence ${credentials.sequence} is older than ${last.sequence}` };
-    const { connection, file, isIsolated } = this.#options;
-    const previous = credentials.password === last.password ? last.previous : last.password;
-    const next = { ...credentials, startedWith: last.startedWith, ...(previous === undefined ? {} : { previous }) };
-    const existing = isReplaced && !isIsolated() ? await usersOf(connection) : last.users.map(({ name }) => name);
+    const refusal = this.#store.refusalOf(credentials) ?? problemOfRules(credentials.users);
+    if (refusal !== undefined) return { ok: false, error: refusal };
+    const { connection, isIsolated } = this.#options;
+    const isReplaced = this.#store.isReplacedBy(credentials);
+    const existing = isReplaced && !isIsolated() ? await usersOf(connection) : this.#store.users.map(({ name }) => name);
     const removed = existing.filter((name) => !credentials.users.some((user) => user.name === name));
     const error = isIsolated()
       ? await validateUsers(connection, credentials.users)
@@ -107,14 +86,12 @@ export class RedisCredentials implements CredentialEngine {
     if (error !== undefined) return { ok: false, error };
     if (!isIsolated()) connection.password = credentials.password;
     await connection.run("CONFIG", "SET", "masterauth", credentials.password);
-    // Last: a change that was interrupted must not be reported as one in force.
-    await writeJson(file, next);
-    this.#stored = next;
+    await this.#store.save(credentials);
     return { ok: true };
   }
 
   accepts(name: string, password: string): boolean {
-    return this.#stored.users.some((user) => user.name === name && accepts(user, password));
+    return this.#store.accepts(name, password);
   }
 
   #next<T>(act: () => Promise<T>): Promise<T> {
@@ -122,6 +99,18 @@ export class RedisCredentials implements CredentialEngine {
     this.#last = result.catch(() => undefined);
     return result;
   }
+}
+
+/** Passwords and the state of a user are not rules: they come from its Secret. */
+const rulePattern =
+  /^(allkeys|resetkeys|allchannels|resetchannels|allcommands|nocommands|[+-][@A-Za-z][A-Za-z0-9_|.@-]*|(~|%R~|%W~|%RW~|&)[!-~]+)$/;
+
+function problemOfRules(users: readonly UserCredentials[]): string | undefined {
+  for (const { name, rules } of users)
+    for (const rule of rules)
+      if (!rulePattern.test(rule))
+        return `user ${name}: rule ${JSON.stringify(rule)} must name commands, keys or channels, such as +@read, ~app:* or &news`;
+  return undefined;
 }
 
 type AclConnection = RedisCredentialOptions["connection"];
@@ -172,18 +161,4 @@ async function setUser(connection: AclConnection, name: string, words: readonly 
     if (!(error instanceof RespError) || error.code !== "Refused") throw error;
     return `user ${name}: ${error.message}`;
   }
-}
-
-function withPassword(stored: StoredCredentials, password: string): StoredCredentials {
-  const users = stored.users.map((user) =>
-    user.name === "default" ? { ...user, passwordHashes: [...user.passwordHashes, hashOf(password)] } : user,
-  );
-  return { ...stored, users, password, previous: stored.password, startedWith: hashOf(password) };
-}
-
-const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
-
-function accepts({ passwordHashes }: UserCredentials, password: string): boolean {
-  const own = Buffer.from(hashOf(password));
-  return passwordHashes.some((hash) => hash.length === own.length && timingSafeEqual(Buffer.from(hash), own));
 }
