@@ -10,6 +10,9 @@
 // `list=map(key,key)`, `map=atomic|granular`, `patch=strategy,strategy`, `merge=key`, `go=v1.ServiceType`,
 // `in=VolumeSource` (the embedded struct that the field belongs to), `json=pointer|always|omitzero`. A type is `string`, `boolean`, `int32`,
 // `int64`, `double`, `byte`, `date-time`, `object`, `integer`, `number`, `any`, `[]type`, `{}type` or the name of a definition.
+//
+// testdata/kubernetes-internal-types.json has the fields of kube-apiserver's internal types, which some messages show, as
+// `name key type [omitempty]`. src/registry/builtin/internal-value.ts describes them.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -17,6 +20,7 @@ const inputs = ["kubernetes-openapi.json", "flowcontrol-openapi.json", "addition
   fileURLToPath(new URL(`../testdata/${name}`, import.meta.url)),
 );
 const goTypes = JSON.parse(readFileSync(new URL("../testdata/kubernetes-go-types.json", import.meta.url), "utf8"));
+const internalTypes = JSON.parse(readFileSync(new URL("../testdata/kubernetes-internal-types.json", import.meta.url), "utf8"));
 const output = fileURLToPath(new URL("../src/registry/builtin/builtin-schemas.generated.ts", import.meta.url));
 
 /** Short prefixes of names, as they stand in the table, and what they stand for. The first that fits counts. */
@@ -136,6 +140,13 @@ export const builtinNamePrefixes: readonly (readonly [string, string])[] = ${JSO
 /** One definition a line. */
 export const builtinSchemaTable: string = \`
 ${lines.join("\n")}
+\`;
+
+/** One internal type a line: its name and fields, separated by tabs. */
+export const internalTypeTable: string = \`
+${Object.entries(internalTypes)
+  .map(([name, fields]) => [name, ...fields].join("\t"))
+  .join("\n")}
 \`;
 `;
 

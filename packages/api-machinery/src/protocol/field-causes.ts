@@ -1,3 +1,4 @@
+import { quoteText } from "./quote-text.ts";
 import { statusError, type StatusCause, type StatusError } from "./status.ts";
 
 /** The maximum number of causes in an error: an object with thousands of invalid values must not produce a response of megabytes. */
@@ -111,6 +112,7 @@ export function invalidError(
  */
 export function printValue(value: unknown): string {
   if (value === undefined) return "null";
+  if (typeof value === "string") return quoteText(value);
   const text = JSON.stringify(value);
   if (typeof value !== "object") return text;
   return text.replaceAll(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);

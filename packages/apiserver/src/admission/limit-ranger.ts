@@ -4,7 +4,7 @@ import { forbidden } from "../endpoints/errors.ts";
 import { ensureMap, listAt, mapAt, objectsAt, textAt, valueAt } from "../registry/object-fields.ts";
 import type { AdmissionStep, AdmissionTarget } from "./admission.ts";
 import type { NamespacedObjects } from "./namespaced-objects.ts";
-import { amountsOf, podResources, type ResourceAmounts } from "./pod-resources.ts";
+import { amountsOf, podResources, type ResourceAmounts } from "../registry/kinds/pod/pod-resources.ts";
 
 /** Group and plural of LimitRanges. */
 export const limitRangeKind = { group: "", plural: "limitranges" };

@@ -1,7 +1,7 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { mapAt } from "../../registry/object-fields.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
-import { addAmounts, type ResourceAmounts } from "../pod-resources.ts";
+import { addAmounts, type ResourceAmounts } from "../../registry/kinds/pod/pod-resources.ts";
 import { matchesScopes } from "./scopes.ts";
 import { kindOfQuotaResource, type QuotaKind, usageOf } from "./usage.ts";
 

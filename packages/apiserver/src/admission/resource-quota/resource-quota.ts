@@ -5,7 +5,7 @@ import { mapAt, objectsAt, setField, textAt, valueAt } from "../../registry/obje
 import type { Store, StoredObject } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
 import type { NamespacedObjects } from "../namespaced-objects.ts";
-import { addAmounts, amountsOf, type ResourceAmounts } from "../pod-resources.ts";
+import { addAmounts, amountsOf, type ResourceAmounts } from "../../registry/kinds/pod/pod-resources.ts";
 import { matchesScopes } from "./scopes.ts";
 import { measure } from "./measure.ts";
 import { type QuotaKind, usageOf } from "./usage.ts";

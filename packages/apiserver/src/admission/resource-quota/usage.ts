@@ -1,7 +1,7 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { formatQuantity, isQuantity } from "@keelson/api-machinery/quantity";
 import { listAt, mapAt, textAt, valueAt } from "../../registry/object-fields.ts";
-import { podResources, type ResourceAmounts } from "../pod-resources.ts";
+import { podResources, type ResourceAmounts } from "../../registry/kinds/pod/pod-resources.ts";
 
 /** Group and plural of a kind. */
 export interface QuotaKind {

@@ -537,3 +537,160 @@ apiregistration.v1.APIServiceSpec		caBundle:byte list=atomic	group:string	groupP
 apiregistration.v1.APIServiceStatus		conditions:[]apiregistration.v1.APIServiceCondition list=map(type) patch=merge merge=type
 apiregistration.v1.ServiceReference		name:string	namespace:string	port:int32 json=pointer
 `;
+
+/** One internal type a line: its name and fields, separated by tabs. */
+export const internalTypeTable: string = `
+batch.JobSpec	Parallelism parallelism *number	Completions completions *number	PodFailurePolicy podFailurePolicy *batch.PodFailurePolicy	SuccessPolicy successPolicy *batch.SuccessPolicy	ActiveDeadlineSeconds activeDeadlineSeconds *number	BackoffLimit backoffLimit *number	BackoffLimitPerIndex backoffLimitPerIndex *number	MaxFailedIndexes maxFailedIndexes *number	Selector selector *meta.LabelSelector	ManualSelector manualSelector *boolean	Template template core.PodTemplateSpec	TTLSecondsAfterFinished ttlSecondsAfterFinished *number	CompletionMode completionMode *string	Suspend suspend *boolean	PodReplacementPolicy podReplacementPolicy *string	ManagedBy managedBy *string
+batch.PodFailurePolicy	Rules rules []batch.PodFailurePolicyRule
+batch.PodFailurePolicyOnExitCodesRequirement	ContainerName containerName *string	Operator operator string	Values values []number
+batch.PodFailurePolicyOnPodConditionsPattern	Type type string	Status status string
+batch.PodFailurePolicyRule	Action action string	OnExitCodes onExitCodes *batch.PodFailurePolicyOnExitCodesRequirement	OnPodConditions onPodConditions []batch.PodFailurePolicyOnPodConditionsPattern
+batch.SuccessPolicy	Rules rules []batch.SuccessPolicyRule
+batch.SuccessPolicyRule	SucceededIndexes succeededIndexes *string	SucceededCount succeededCount *number
+core.AWSElasticBlockStoreVolumeSource	VolumeID volumeID string	FSType fsType string	Partition partition number	ReadOnly readOnly boolean
+core.Affinity	NodeAffinity nodeAffinity *core.NodeAffinity	PodAffinity podAffinity *core.PodAffinity	PodAntiAffinity podAntiAffinity *core.PodAntiAffinity
+core.AppArmorProfile	Type type string	LocalhostProfile localhostProfile *string
+core.AzureDiskVolumeSource	DiskName diskName string	DataDiskURI diskURI string	CachingMode cachingMode *string	FSType fsType *string	ReadOnly readOnly *boolean	Kind kind *string
+core.AzureFilePersistentVolumeSource	SecretName secretName string	ShareName shareName string	ReadOnly readOnly boolean	SecretNamespace secretNamespace *string
+core.AzureFileVolumeSource	SecretName secretName string	ShareName shareName string	ReadOnly readOnly boolean
+core.CSIPersistentVolumeSource	Driver driver string	VolumeHandle volumeHandle string	ReadOnly readOnly boolean	FSType fsType string	VolumeAttributes volumeAttributes {}string	ControllerPublishSecretRef controllerPublishSecretRef *core.SecretReference	NodeStageSecretRef nodeStageSecretRef *core.SecretReference	NodePublishSecretRef nodePublishSecretRef *core.SecretReference	ControllerExpandSecretRef controllerExpandSecretRef *core.SecretReference	NodeExpandSecretRef nodeExpandSecretRef *core.SecretReference
+core.CSIVolumeSource	Driver driver string	ReadOnly readOnly *boolean	FSType fsType *string	VolumeAttributes volumeAttributes {}string	NodePublishSecretRef nodePublishSecretRef *core.LocalObjectReference
+core.Capabilities	Add add []string	Drop drop []string
+core.CephFSPersistentVolumeSource	Monitors monitors []string	Path path string	User user string	SecretFile secretFile string	SecretRef secretRef *core.SecretReference	ReadOnly readOnly boolean
+core.CephFSVolumeSource	Monitors monitors []string	Path path string	User user string	SecretFile secretFile string	SecretRef secretRef *core.LocalObjectReference	ReadOnly readOnly boolean
+core.CinderPersistentVolumeSource	VolumeID volumeID string	FSType fsType string	ReadOnly readOnly boolean	SecretRef secretRef *core.SecretReference
+core.CinderVolumeSource	VolumeID volumeID string	FSType fsType string	ReadOnly readOnly boolean	SecretRef secretRef *core.LocalObjectReference
+core.ClusterTrustBundleProjection	Name name *string	SignerName signerName *string	LabelSelector labelSelector *meta.LabelSelector	Optional optional *boolean	Path path string
+core.ConfigMapEnvSource	Name name string	Optional optional *boolean
+core.ConfigMapKeySelector	Name name string	Key key string	Optional optional *boolean
+core.ConfigMapProjection	Name name string	Items items []core.KeyToPath	Optional optional *boolean
+core.ConfigMapVolumeSource	Name name string	Items items []core.KeyToPath	DefaultMode defaultMode *number	Optional optional *boolean
+core.Container	Name name string	Image image string	Command command []string	Args args []string	WorkingDir workingDir string	Ports ports []core.ContainerPort	EnvFrom envFrom []core.EnvFromSource	Env env []core.EnvVar	Resources resources core.ResourceRequirements	ResizePolicy resizePolicy []core.ContainerResizePolicy	RestartPolicy restartPolicy *string	RestartPolicyRules restartPolicyRules []core.ContainerRestartRule	VolumeMounts volumeMounts []core.VolumeMount	VolumeDevices volumeDevices []core.VolumeDevice	LivenessProbe livenessProbe *core.Probe	ReadinessProbe readinessProbe *core.Probe	StartupProbe startupProbe *core.Probe	Lifecycle lifecycle *core.Lifecycle	TerminationMessagePath terminationMessagePath string	TerminationMessagePolicy terminationMessagePolicy string	ImagePullPolicy imagePullPolicy string	SecurityContext securityContext *core.SecurityContext	Stdin stdin boolean	StdinOnce stdinOnce boolean	TTY tty boolean
+core.ContainerPort	Name name string	HostPort hostPort number	ContainerPort containerPort number	Protocol protocol string	HostIP hostIP string
+core.ContainerResizePolicy	ResourceName resourceName string	RestartPolicy restartPolicy string
+core.ContainerRestartRule	Action action string	ExitCodes exitCodes *core.ContainerRestartRuleOnExitCodes
+core.ContainerRestartRuleOnExitCodes	Operator operator string	Values values []number
+core.DownwardAPIProjection	Items items []core.DownwardAPIVolumeFile
+core.DownwardAPIVolumeFile	Path path string	FieldRef fieldRef *core.ObjectFieldSelector	ResourceFieldRef resourceFieldRef *core.ResourceFieldSelector	Mode mode *number
+core.DownwardAPIVolumeSource	Items items []core.DownwardAPIVolumeFile	DefaultMode defaultMode *number
+core.EmptyDirVolumeSource	Medium medium string	SizeLimit sizeLimit *quantity
+core.EnvFromSource	Prefix prefix string	ConfigMapRef configMapRef *core.ConfigMapEnvSource	SecretRef secretRef *core.SecretEnvSource
+core.EnvVar	Name name string	Value value string	ValueFrom valueFrom *core.EnvVarSource
+core.EnvVarSource	FieldRef fieldRef *core.ObjectFieldSelector	ResourceFieldRef resourceFieldRef *core.ResourceFieldSelector	ConfigMapKeyRef configMapKeyRef *core.ConfigMapKeySelector	SecretKeyRef secretKeyRef *core.SecretKeySelector	FileKeyRef fileKeyRef *core.FileKeySelector
+core.EphemeralContainer	Name name string	Image image string	Command command []string	Args args []string	WorkingDir workingDir string	Ports ports []core.ContainerPort	EnvFrom envFrom []core.EnvFromSource	Env env []core.EnvVar	Resources resources core.ResourceRequirements	ResizePolicy resizePolicy []core.ContainerResizePolicy	RestartPolicy restartPolicy *string	RestartPolicyRules restartPolicyRules []core.ContainerRestartRule	VolumeMounts volumeMounts []core.VolumeMount	VolumeDevices volumeDevices []core.VolumeDevice	LivenessProbe livenessProbe *core.Probe	ReadinessProbe readinessProbe *core.Probe	StartupProbe startupProbe *core.Probe	Lifecycle lifecycle *core.Lifecycle	TerminationMessagePath terminationMessagePath string	TerminationMessagePolicy terminationMessagePolicy string	ImagePullPolicy imagePullPolicy string	SecurityContext securityContext *core.SecurityContext	Stdin stdin boolean	StdinOnce stdinOnce boolean	TTY tty boolean	TargetContainerName targetContainerName string
+core.EphemeralVolumeSource	VolumeClaimTemplate volumeClaimTemplate *core.PersistentVolumeClaimTemplate
+core.ExecAction	Command command []string
+core.FCVolumeSource	TargetWWNs targetWWNs []string	Lun lun *number	FSType fsType string	ReadOnly readOnly boolean	WWIDs wwids []string
+core.FileKeySelector	VolumeName volumeName string	Path path string	Key key string	Optional optional *boolean
+core.FlexPersistentVolumeSource	Driver driver string	FSType fsType string	SecretRef secretRef *core.SecretReference	ReadOnly readOnly boolean	Options options {}string
+core.FlexVolumeSource	Driver driver string	FSType fsType string	SecretRef secretRef *core.LocalObjectReference	ReadOnly readOnly boolean	Options options {}string
+core.FlockerVolumeSource	DatasetName datasetName string	DatasetUUID datasetUUID string
+core.GCEPersistentDiskVolumeSource	PDName pdName string	FSType fsType string	Partition partition number	ReadOnly readOnly boolean
+core.GRPCAction	Port port number	Service service *string
+core.GitRepoVolumeSource	Repository repository string	Revision revision string	Directory directory string
+core.GlusterfsPersistentVolumeSource	EndpointsName endpoints string	Path path string	ReadOnly readOnly boolean	EndpointsNamespace endpointsNamespace *string
+core.GlusterfsVolumeSource	EndpointsName endpoints string	Path path string	ReadOnly readOnly boolean
+core.HTTPGetAction	Path path string	Port port number	Host host string	Scheme scheme string	HTTPHeaders httpHeaders []core.HTTPHeader
+core.HTTPHeader	Name name string	Value value string
+core.HostAlias	IP ip string	Hostnames hostnames []string
+core.HostPathVolumeSource	Path path string	Type type *string
+core.ISCSIPersistentVolumeSource	TargetPortal targetPortal string	IQN iqn string	Lun lun number	ISCSIInterface iscsiInterface string	FSType fsType string	ReadOnly readOnly boolean	Portals portals []string	DiscoveryCHAPAuth chapAuthDiscovery boolean	SessionCHAPAuth chapAuthSession boolean	SecretRef secretRef *core.SecretReference	InitiatorName initiatorName *string
+core.ISCSIVolumeSource	TargetPortal targetPortal string	IQN iqn string	Lun lun number	ISCSIInterface iscsiInterface string	FSType fsType string	ReadOnly readOnly boolean	Portals portals []string	DiscoveryCHAPAuth chapAuthDiscovery boolean	SessionCHAPAuth chapAuthSession boolean	SecretRef secretRef *core.LocalObjectReference	InitiatorName initiatorName *string
+core.ImageVolumeSource	Reference reference string	PullPolicy pullPolicy string
+core.KeyToPath	Key key string	Path path string	Mode mode *number
+core.Lifecycle	PostStart postStart *core.LifecycleHandler	PreStop preStop *core.LifecycleHandler	StopSignal stopSignal *string
+core.LifecycleHandler	Exec exec *core.ExecAction	HTTPGet httpGet *core.HTTPGetAction	TCPSocket tcpSocket *core.TCPSocketAction	Sleep sleep *core.SleepAction
+core.LocalObjectReference	Name name string
+core.LocalVolumeSource	Path path string	FSType fsType *string
+core.NFSVolumeSource	Server server string	Path path string	ReadOnly readOnly boolean
+core.NodeAffinity	RequiredDuringSchedulingIgnoredDuringExecution requiredDuringSchedulingIgnoredDuringExecution *core.NodeSelector	PreferredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution []core.PreferredSchedulingTerm
+core.NodeSelector	NodeSelectorTerms nodeSelectorTerms []core.NodeSelectorTerm
+core.NodeSelectorRequirement	Key key string	Operator operator string	Values values []string
+core.NodeSelectorTerm	MatchExpressions matchExpressions []core.NodeSelectorRequirement	MatchFields matchFields []core.NodeSelectorRequirement
+core.ObjectFieldSelector	APIVersion apiVersion string	FieldPath fieldPath string
+core.ObjectReference	Kind kind string	Namespace namespace string	Name name string	UID uid string	APIVersion apiVersion string	ResourceVersion resourceVersion string	FieldPath fieldPath string
+core.PersistentVolumeClaimSpec	AccessModes accessModes []string	Selector selector *meta.LabelSelector	Resources resources core.VolumeResourceRequirements	VolumeName volumeName string	StorageClassName storageClassName *string	VolumeMode volumeMode *string	DataSource dataSource *core.TypedLocalObjectReference	DataSourceRef dataSourceRef *core.TypedObjectReference	VolumeAttributesClassName volumeAttributesClassName *string
+core.PersistentVolumeClaimTemplate	+metadata	Spec spec core.PersistentVolumeClaimSpec
+core.PersistentVolumeClaimVolumeSource	ClaimName claimName string	ReadOnly readOnly boolean
+core.PersistentVolumeSource	GCEPersistentDisk gcePersistentDisk *core.GCEPersistentDiskVolumeSource	AWSElasticBlockStore awsElasticBlockStore *core.AWSElasticBlockStoreVolumeSource	HostPath hostPath *core.HostPathVolumeSource	Glusterfs glusterfs *core.GlusterfsPersistentVolumeSource	NFS nfs *core.NFSVolumeSource	RBD rbd *core.RBDPersistentVolumeSource	Quobyte quobyte *core.QuobyteVolumeSource	ISCSI iscsi *core.ISCSIPersistentVolumeSource	FlexVolume flexVolume *core.FlexPersistentVolumeSource	Cinder cinder *core.CinderPersistentVolumeSource	CephFS cephfs *core.CephFSPersistentVolumeSource	FC fc *core.FCVolumeSource	Flocker flocker *core.FlockerVolumeSource	AzureFile azureFile *core.AzureFilePersistentVolumeSource	VsphereVolume vsphereVolume *core.VsphereVirtualDiskVolumeSource	AzureDisk azureDisk *core.AzureDiskVolumeSource	PhotonPersistentDisk photonPersistentDisk *core.PhotonPersistentDiskVolumeSource	PortworxVolume portworxVolume *core.PortworxVolumeSource	ScaleIO scaleIO *core.ScaleIOPersistentVolumeSource	Local local *core.LocalVolumeSource	StorageOS storageos *core.StorageOSPersistentVolumeSource	CSI csi *core.CSIPersistentVolumeSource
+core.PersistentVolumeSpec	Capacity capacity {}quantity	GCEPersistentDisk gcePersistentDisk *core.GCEPersistentDiskVolumeSource	AWSElasticBlockStore awsElasticBlockStore *core.AWSElasticBlockStoreVolumeSource	HostPath hostPath *core.HostPathVolumeSource	Glusterfs glusterfs *core.GlusterfsPersistentVolumeSource	NFS nfs *core.NFSVolumeSource	RBD rbd *core.RBDPersistentVolumeSource	Quobyte quobyte *core.QuobyteVolumeSource	ISCSI iscsi *core.ISCSIPersistentVolumeSource	FlexVolume flexVolume *core.FlexPersistentVolumeSource	Cinder cinder *core.CinderPersistentVolumeSource	CephFS cephfs *core.CephFSPersistentVolumeSource	FC fc *core.FCVolumeSource	Flocker flocker *core.FlockerVolumeSource	AzureFile azureFile *core.AzureFilePersistentVolumeSource	VsphereVolume vsphereVolume *core.VsphereVirtualDiskVolumeSource	AzureDisk azureDisk *core.AzureDiskVolumeSource	PhotonPersistentDisk photonPersistentDisk *core.PhotonPersistentDiskVolumeSource	PortworxVolume portworxVolume *core.PortworxVolumeSource	ScaleIO scaleIO *core.ScaleIOPersistentVolumeSource	Local local *core.LocalVolumeSource	StorageOS storageos *core.StorageOSPersistentVolumeSource	CSI csi *core.CSIPersistentVolumeSource	AccessModes accessModes []string	ClaimRef claimRef *core.ObjectReference	PersistentVolumeReclaimPolicy persistentVolumeReclaimPolicy string	StorageClassName storageClassName string	MountOptions mountOptions []string	VolumeMode volumeMode *string	NodeAffinity nodeAffinity *core.VolumeNodeAffinity	VolumeAttributesClassName volumeAttributesClassName *string
+core.PhotonPersistentDiskVolumeSource	PdID pdID string	FSType fsType string
+core.PodAffinity	RequiredDuringSchedulingIgnoredDuringExecution requiredDuringSchedulingIgnoredDuringExecution []core.PodAffinityTerm	PreferredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution []core.WeightedPodAffinityTerm
+core.PodAffinityTerm	LabelSelector labelSelector *meta.LabelSelector	Namespaces namespaces []string	TopologyKey topologyKey string	NamespaceSelector namespaceSelector *meta.LabelSelector	MatchLabelKeys matchLabelKeys []string	MismatchLabelKeys mismatchLabelKeys []string
+core.PodAntiAffinity	RequiredDuringSchedulingIgnoredDuringExecution requiredDuringSchedulingIgnoredDuringExecution []core.PodAffinityTerm	PreferredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution []core.WeightedPodAffinityTerm
+core.PodCertificateProjection	SignerName signerName string	KeyType keyType string	MaxExpirationSeconds maxExpirationSeconds *number	CredentialBundlePath credentialBundlePath string	KeyPath keyPath string	CertificateChainPath certificateChainPath string	UserAnnotations userAnnotations {}string
+core.PodDNSConfig	Nameservers nameservers []string	Searches searches []string	Options options []core.PodDNSConfigOption
+core.PodDNSConfigOption	Name name string	Value value *string
+core.PodOS	Name name string
+core.PodReadinessGate	ConditionType conditionType string
+core.PodResourceClaim	Name name string	ResourceClaimName resourceClaimName *string	ResourceClaimTemplateName resourceClaimTemplateName *string
+core.PodSchedulingGate	Name name string
+core.PodSecurityContext	HostNetwork ^hostNetwork boolean	HostPID ^hostPID boolean	HostIPC ^hostIPC boolean	ShareProcessNamespace ^shareProcessNamespace *boolean	HostUsers ^hostUsers *boolean	SELinuxOptions seLinuxOptions *core.SELinuxOptions	WindowsOptions windowsOptions *core.WindowsSecurityContextOptions	RunAsUser runAsUser *number	RunAsGroup runAsGroup *number	RunAsNonRoot runAsNonRoot *boolean	SupplementalGroups supplementalGroups []number	SupplementalGroupsPolicy supplementalGroupsPolicy *string	FSGroup fsGroup *number	FSGroupChangePolicy fsGroupChangePolicy *string	Sysctls sysctls []core.Sysctl	SeccompProfile seccompProfile *core.SeccompProfile	AppArmorProfile appArmorProfile *core.AppArmorProfile	SELinuxChangePolicy seLinuxChangePolicy *string
+core.PodSpec	Volumes volumes []core.Volume	InitContainers initContainers []core.Container	Containers containers []core.Container	EphemeralContainers ephemeralContainers []core.EphemeralContainer	RestartPolicy restartPolicy string	TerminationGracePeriodSeconds terminationGracePeriodSeconds *number	ActiveDeadlineSeconds activeDeadlineSeconds *number	DNSPolicy dnsPolicy string	NodeSelector nodeSelector {}string	ServiceAccountName serviceAccountName string	AutomountServiceAccountToken automountServiceAccountToken *boolean	NodeName nodeName string	SecurityContext securityContext *core.PodSecurityContext	ImagePullSecrets imagePullSecrets []core.LocalObjectReference	Hostname hostname string	Subdomain subdomain string	SetHostnameAsFQDN setHostnameAsFQDN *boolean	Affinity affinity *core.Affinity	SchedulerName schedulerName string	Tolerations tolerations []core.Toleration	HostAliases hostAliases []core.HostAlias	PriorityClassName priorityClassName string	Priority priority *number	PreemptionPolicy preemptionPolicy *string	DNSConfig dnsConfig *core.PodDNSConfig	ReadinessGates readinessGates []core.PodReadinessGate	RuntimeClassName runtimeClassName *string	Overhead overhead {}quantity	EnableServiceLinks enableServiceLinks *boolean	TopologySpreadConstraints topologySpreadConstraints []core.TopologySpreadConstraint	OS os *core.PodOS	SchedulingGates schedulingGates []core.PodSchedulingGate	ResourceClaims resourceClaims []core.PodResourceClaim	Resources resources *core.ResourceRequirements	HostnameOverride hostnameOverride *string	WorkloadRef workloadRef *core.WorkloadReference
+core.PodTemplateSpec	+metadata	Spec spec core.PodSpec
+core.PortworxVolumeSource	VolumeID volumeID string	FSType fsType string	ReadOnly readOnly boolean
+core.PreferredSchedulingTerm	Weight weight number	Preference preference core.NodeSelectorTerm
+core.Probe	Exec exec *core.ExecAction	HTTPGet httpGet *core.HTTPGetAction	TCPSocket tcpSocket *core.TCPSocketAction	GRPC grpc *core.GRPCAction	InitialDelaySeconds initialDelaySeconds number	TimeoutSeconds timeoutSeconds number	PeriodSeconds periodSeconds number	SuccessThreshold successThreshold number	FailureThreshold failureThreshold number	TerminationGracePeriodSeconds terminationGracePeriodSeconds *number
+core.ProjectedVolumeSource	Sources sources []core.VolumeProjection	DefaultMode defaultMode *number
+core.QuobyteVolumeSource	Registry registry string	Volume volume string	ReadOnly readOnly boolean	User user string	Group group string	Tenant tenant string
+core.RBDPersistentVolumeSource	CephMonitors monitors []string	RBDImage image string	FSType fsType string	RBDPool pool string	RadosUser user string	Keyring keyring string	SecretRef secretRef *core.SecretReference	ReadOnly readOnly boolean
+core.RBDVolumeSource	CephMonitors monitors []string	RBDImage image string	FSType fsType string	RBDPool pool string	RadosUser user string	Keyring keyring string	SecretRef secretRef *core.LocalObjectReference	ReadOnly readOnly boolean
+core.ResourceClaim	Name name string	Request request string
+core.ResourceFieldSelector	ContainerName containerName string	Resource resource string	Divisor divisor quantity
+core.ResourceRequirements	Limits limits {}quantity	Requests requests {}quantity	Claims claims []core.ResourceClaim
+core.SELinuxOptions	User user string	Role role string	Type type string	Level level string
+core.ScaleIOPersistentVolumeSource	Gateway gateway string	System system string	SecretRef secretRef *core.SecretReference	SSLEnabled sslEnabled boolean	ProtectionDomain protectionDomain string	StoragePool storagePool string	StorageMode storageMode string	VolumeName volumeName string	FSType fsType string	ReadOnly readOnly boolean
+core.ScaleIOVolumeSource	Gateway gateway string	System system string	SecretRef secretRef *core.LocalObjectReference	SSLEnabled sslEnabled boolean	ProtectionDomain protectionDomain string	StoragePool storagePool string	StorageMode storageMode string	VolumeName volumeName string	FSType fsType string	ReadOnly readOnly boolean
+core.SeccompProfile	Type type string	LocalhostProfile localhostProfile *string
+core.SecretEnvSource	Name name string	Optional optional *boolean
+core.SecretKeySelector	Name name string	Key key string	Optional optional *boolean
+core.SecretProjection	Name name string	Items items []core.KeyToPath	Optional optional *boolean
+core.SecretReference	Name name string	Namespace namespace string
+core.SecretVolumeSource	SecretName secretName string	Items items []core.KeyToPath	DefaultMode defaultMode *number	Optional optional *boolean
+core.SecurityContext	Capabilities capabilities *core.Capabilities	Privileged privileged *boolean	SELinuxOptions seLinuxOptions *core.SELinuxOptions	WindowsOptions windowsOptions *core.WindowsSecurityContextOptions	RunAsUser runAsUser *number	RunAsGroup runAsGroup *number	RunAsNonRoot runAsNonRoot *boolean	ReadOnlyRootFilesystem readOnlyRootFilesystem *boolean	AllowPrivilegeEscalation allowPrivilegeEscalation *boolean	ProcMount procMount *string	SeccompProfile seccompProfile *core.SeccompProfile	AppArmorProfile appArmorProfile *core.AppArmorProfile
+core.ServiceAccountTokenProjection	Audience audience string	ExpirationSeconds expirationSeconds number	Path path string
+core.SleepAction	Seconds seconds number
+core.StorageOSPersistentVolumeSource	VolumeName volumeName string	VolumeNamespace volumeNamespace string	FSType fsType string	ReadOnly readOnly boolean	SecretRef secretRef *core.ObjectReference
+core.StorageOSVolumeSource	VolumeName volumeName string	VolumeNamespace volumeNamespace string	FSType fsType string	ReadOnly readOnly boolean	SecretRef secretRef *core.LocalObjectReference
+core.Sysctl	Name name string	Value value string
+core.TCPSocketAction	Port port number	Host host string
+core.Taint	Key key string	Value value string	Effect effect string	TimeAdded timeAdded **time
+core.Toleration	Key key string	Operator operator string	Value value string	Effect effect string	TolerationSeconds tolerationSeconds *number
+core.TopologySpreadConstraint	MaxSkew maxSkew number	TopologyKey topologyKey string	WhenUnsatisfiable whenUnsatisfiable string	LabelSelector labelSelector *meta.LabelSelector	MinDomains minDomains *number	NodeAffinityPolicy nodeAffinityPolicy *string	NodeTaintsPolicy nodeTaintsPolicy *string	MatchLabelKeys matchLabelKeys []string
+core.TypedLocalObjectReference	APIGroup apiGroup *string	Kind kind string	Name name string
+core.TypedObjectReference	APIGroup apiGroup *string	Kind kind string	Name name string	Namespace namespace *string
+core.Volume	Name name string	HostPath hostPath *core.HostPathVolumeSource	EmptyDir emptyDir *core.EmptyDirVolumeSource	GCEPersistentDisk gcePersistentDisk *core.GCEPersistentDiskVolumeSource	AWSElasticBlockStore awsElasticBlockStore *core.AWSElasticBlockStoreVolumeSource	GitRepo gitRepo *core.GitRepoVolumeSource	Secret secret *core.SecretVolumeSource	NFS nfs *core.NFSVolumeSource	ISCSI iscsi *core.ISCSIVolumeSource	Glusterfs glusterfs *core.GlusterfsVolumeSource	PersistentVolumeClaim persistentVolumeClaim *core.PersistentVolumeClaimVolumeSource	RBD rbd *core.RBDVolumeSource	Quobyte quobyte *core.QuobyteVolumeSource	FlexVolume flexVolume *core.FlexVolumeSource	Cinder cinder *core.CinderVolumeSource	CephFS cephfs *core.CephFSVolumeSource	Flocker flocker *core.FlockerVolumeSource	DownwardAPI downwardAPI *core.DownwardAPIVolumeSource	FC fc *core.FCVolumeSource	AzureFile azureFile *core.AzureFileVolumeSource	ConfigMap configMap *core.ConfigMapVolumeSource	VsphereVolume vsphereVolume *core.VsphereVirtualDiskVolumeSource	AzureDisk azureDisk *core.AzureDiskVolumeSource	PhotonPersistentDisk photonPersistentDisk *core.PhotonPersistentDiskVolumeSource	Projected projected *core.ProjectedVolumeSource	PortworxVolume portworxVolume *core.PortworxVolumeSource	ScaleIO scaleIO *core.ScaleIOVolumeSource	StorageOS storageos *core.StorageOSVolumeSource	CSI csi *core.CSIVolumeSource	Ephemeral ephemeral *core.EphemeralVolumeSource	Image image *core.ImageVolumeSource
+core.VolumeDevice	Name name string	DevicePath devicePath string
+core.VolumeMount	Name name string	ReadOnly readOnly boolean	RecursiveReadOnly recursiveReadOnly *string	MountPath mountPath string	SubPath subPath string	MountPropagation mountPropagation *string	SubPathExpr subPathExpr string
+core.VolumeNodeAffinity	Required required *core.NodeSelector
+core.VolumeProjection	Secret secret *core.SecretProjection	DownwardAPI downwardAPI *core.DownwardAPIProjection	ConfigMap configMap *core.ConfigMapProjection	ServiceAccountToken serviceAccountToken *core.ServiceAccountTokenProjection	ClusterTrustBundle clusterTrustBundle *core.ClusterTrustBundleProjection	PodCertificate podCertificate *core.PodCertificateProjection
+core.VolumeResourceRequirements	Limits limits {}quantity	Requests requests {}quantity
+core.VsphereVirtualDiskVolumeSource	VolumePath volumePath string	FSType fsType string	StoragePolicyName storagePolicyName string	StoragePolicyID storagePolicyID string
+core.WeightedPodAffinityTerm	Weight weight number	PodAffinityTerm podAffinityTerm core.PodAffinityTerm
+core.WindowsSecurityContextOptions	GMSACredentialSpecName gmsaCredentialSpecName *string	GMSACredentialSpec gmsaCredentialSpec *string	RunAsUserName runAsUserName *string	HostProcess hostProcess *boolean
+core.WorkloadReference	Name name string	PodGroup podGroup string	PodGroupReplicaKey podGroupReplicaKey string
+meta.LabelSelector	matchLabels matchLabels {}string omitempty	matchExpressions matchExpressions []meta.LabelSelectorRequirement omitempty
+meta.LabelSelectorRequirement	key key string	operator operator string	values values []string omitempty
+networking.IPAddressSpec	ParentRef parentRef *networking.ParentReference
+networking.ParentReference	Group group string	Resource resource string	Namespace namespace string	Name name string
+policy.PodDisruptionBudgetSpec	MinAvailable minAvailable *number	Selector selector *meta.LabelSelector	MaxUnavailable maxUnavailable *number	UnhealthyPodEvictionPolicy unhealthyPodEvictionPolicy *string
+resource.AllocationResult	Devices devices resource.DeviceAllocationResult	NodeSelector nodeSelector *core.NodeSelector	AllocationTimestamp allocationTimestamp **time
+resource.CELDeviceSelector	Expression expression string
+resource.CapacityRequirements	Requests requests {}quantity
+resource.DeviceAllocationConfiguration	Source source string	Requests requests []string	Opaque opaque *resource.OpaqueDeviceConfiguration
+resource.DeviceAllocationResult	Results results []resource.DeviceRequestAllocationResult	Config config []resource.DeviceAllocationConfiguration
+resource.DeviceClaim	Requests requests []resource.DeviceRequest	Constraints constraints []resource.DeviceConstraint	Config config []resource.DeviceClaimConfiguration
+resource.DeviceClaimConfiguration	Requests requests []string	Opaque opaque *resource.OpaqueDeviceConfiguration
+resource.DeviceConstraint	Requests requests []string	MatchAttribute matchAttribute *string	DistinctAttribute distinctAttribute *string
+resource.DeviceRequest	Name name string	Exactly exactly *resource.ExactDeviceRequest	FirstAvailable firstAvailable []resource.DeviceSubRequest
+resource.DeviceRequestAllocationResult	Request request string	Driver driver string	Pool pool string	Device device string	AdminAccess adminAccess *boolean	Tolerations tolerations []resource.DeviceToleration	BindingConditions bindingConditions []string	BindingFailureConditions bindingFailureConditions []string	ShareID shareID *string	ConsumedCapacity consumedCapacity {}quantity
+resource.DeviceSelector	CEL cel *resource.CELDeviceSelector
+resource.DeviceSubRequest	Name name string	DeviceClassName deviceClassName string	Selectors selectors []resource.DeviceSelector	AllocationMode allocationMode string	Count count number	Tolerations tolerations []resource.DeviceToleration	Capacity capacity *resource.CapacityRequirements
+resource.DeviceToleration	Key key string	Operator operator string	Value value string	Effect effect string	TolerationSeconds tolerationSeconds *number
+resource.ExactDeviceRequest	DeviceClassName deviceClassName string	Selectors selectors []resource.DeviceSelector	AllocationMode allocationMode string	Count count number	AdminAccess adminAccess *boolean	Tolerations tolerations []resource.DeviceToleration	Capacity capacity *resource.CapacityRequirements
+resource.OpaqueDeviceConfiguration	Driver driver string	Parameters parameters json
+resource.ResourceClaimSpec	Devices devices resource.DeviceClaim
+resource.ResourceClaimTemplateSpec	+metadata	Spec spec resource.ResourceClaimSpec
+storage.VolumeAttachmentSource	PersistentVolumeName persistentVolumeName *string	InlineVolumeSpec inlineVolumeSpec *core.PersistentVolumeSpec
+storage.VolumeAttachmentSpec	Attacher attacher string	Source source storage.VolumeAttachmentSource	NodeName nodeName string
+`;

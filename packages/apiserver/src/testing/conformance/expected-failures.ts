@@ -4,5 +4,4 @@
  */
 export const expectedFailures: ReadonlyMap<string, string> = new Map([
   ["aggregateddiscovery/openapi-v3-index", "descriptions of the fields of built-in kinds are not included"],
-  ["podsubresources/ephemeral-containers", "the message lacks the difference of kube-apiserver's internal types"],
 ]);

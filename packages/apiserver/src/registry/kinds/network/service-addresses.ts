@@ -3,6 +3,7 @@ import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-mach
 import { age } from "../../../table/human-duration.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { internalValue } from "../../builtin/internal-value.ts";
 import * as check from "../../field-checks.ts";
 import { listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
@@ -52,7 +53,7 @@ const addresses = builtinResource({
       const parent = valueAt(address, "spec", "parentRef");
       yield* jsonEquals(parent, valueAt(old, "spec", "parentRef"))
         ? []
-        : [invalidCause("spec.parentRef", parent ?? null, "field is immutable")];
+        : [invalidCause("spec.parentRef", internalValue("networking.ParentReference", parent), "field is immutable")];
     },
   },
 });

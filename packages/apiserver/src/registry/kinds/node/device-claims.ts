@@ -2,6 +2,7 @@ import { type DeepReadonly, isJsonObject, type JsonObject, jsonEquals, type Kube
 import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { internalValue, type InternalType } from "../../builtin/internal-value.ts";
 import { ensureMap, listAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { claimedDeviceCauses, deviceConfigurationCauses, deviceSelectorCauses } from "./device-claim-validation.ts";
@@ -59,7 +60,7 @@ const claims = builtinResource({
     validateCreate: (claim) => claimedDeviceCauses("spec.devices", valueAt(claim, "spec", "devices")),
     prepareForUpdate: (claim, old) => dropDisabledFields(valueAt(claim, "spec"), valueAt(old, "spec")),
     // As in kube-apiserver, an update is not validated again: only an unchanged spec is valid.
-    validateUpdate: immutableSpec,
+    validateUpdate: (claim, old) => immutableSpec(claim, old, "resource.ResourceClaimSpec"),
   },
 });
 
@@ -77,7 +78,7 @@ const claimTemplates = builtinResource({
     prepareForCreate: (template) => dropDisabledFields(valueAt(template, "spec", "spec")),
     validateCreate: (template) => claimedDeviceCauses("spec.spec.devices", valueAt(template, "spec", "spec", "devices")),
     prepareForUpdate: (template, old) => dropDisabledFields(valueAt(template, "spec", "spec"), valueAt(old, "spec", "spec")),
-    validateUpdate: immutableSpec,
+    validateUpdate: (template, old) => immutableSpec(template, old, "resource.ResourceClaimTemplateSpec"),
   },
 });
 
@@ -151,7 +152,8 @@ function dropDisabledFields(spec: unknown, old?: unknown): void {
   }
 }
 
-function immutableSpec(object: Read, old: Read): StatusCause[] {
+function immutableSpec(object: Read, old: Read, type: InternalType): StatusCause[] {
   const spec = valueAt(object, "spec");
-  return jsonEquals(spec, valueAt(old, "spec")) ? [] : [invalidCause("spec", spec, "field is immutable")];
+  if (jsonEquals(spec, valueAt(old, "spec"))) return [];
+  return [invalidCause("spec", internalValue(type, spec), "field is immutable")];
 }

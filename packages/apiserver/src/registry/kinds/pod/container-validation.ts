@@ -5,16 +5,15 @@ import {
   notFoundCause,
   requiredCause,
   type StatusCause,
-  tooLongCause,
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
 import { containerSecurityCauses } from "./security-validation.ts";
 import { localPathCauses } from "./local-path.ts";
-import { handlerCauses } from "./handler-validation.ts";
+import { lifeCauses } from "./lifecycle-validation.ts";
 import { environmentCauses } from "./environment-validation.ts";
 import { type PodClaims, podClaimsOf, resizePolicyCauses, resourceCauses } from "./resource-validation.ts";
-import { type Causes, eachItem } from "../../causes.ts";
+import type { Causes } from "../../causes.ts";
 
 /** Protocols of ports, in the order of kube-apiserver's message. */
 export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
@@ -25,6 +24,7 @@ export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
  */
 export function* containerCauses(spec: unknown, path: string, volumeFaults: readonly StatusCause[]): Causes {
   const names = new Set<string>();
+  const targets = new Set<string>();
   const faulty = new Set(volumeFaults.map(({ field = "" }) => /\.volumes\[\d+\]/.exec(field)?.[0]));
   const pod: PodContext = {
     claims: podClaimsOf(listAt(spec, "resourceClaims").flatMap((claim) => textAt(claim, "name") || [])),
@@ -45,23 +45,46 @@ export function* containerCauses(spec: unknown, path: string, volumeFaults: read
       yield* check.dnsLabel(`${at}.name`, valueAt(container, "name"));
       yield* oneContainer(container, at, volumes, claims, pod);
       if (name !== "" && names.has(name)) yield duplicateCause(`${at}.name`, name);
+      if (field === "ephemeralContainers") yield* ephemeralCauses(container, at, targets);
+      else {
+        targets.add(name);
+        yield* lifeCauses(container, at, field, graceSeconds);
+      }
       names.add(name);
-      yield* lifeCauses(container, at, field, graceSeconds);
-      if (field === "ephemeralContainers") yield* ephemeralCauses(container, at, names);
     }
   }
   yield* hostPortCauses(spec, path);
 }
 
-/** Validates the restrictions of ephemeral containers, and that the target container exists. */
-function ephemeralCauses(container: unknown, path: string, names: ReadonlySet<string>): StatusCause[] {
+/** Fields that ephemeral containers lack, in kube-apiserver's order. */
+const nonEphemeralFields = [
+  "ports",
+  "resources",
+  "resizePolicy",
+  "restartPolicy",
+  "restartPolicyRules",
+  "livenessProbe",
+  "readinessProbe",
+  "startupProbe",
+  "lifecycle",
+];
+
+/** Validates the restrictions of ephemeral containers, and that the target is one of the other containers. */
+function* ephemeralCauses(container: unknown, path: string, targets: ReadonlySet<string>): Causes {
   const detail = "cannot be set for an Ephemeral Container";
-  const causes: StatusCause[] = [];
-  if (listAt(container, "ports").length > 0) causes.push(forbiddenCause(`${path}.ports`, detail));
-  if (Object.keys(mapAt(container, "resources")).length > 0) causes.push(forbiddenCause(`${path}.resources`, detail));
   const target = textAt(container, "targetContainerName");
-  if (target !== "" && !names.has(target)) causes.push(notFoundCause(`${path}.targetContainerName`, target));
-  return causes;
+  if (target !== "" && !targets.has(target)) yield notFoundCause(`${path}.targetContainerName`, target);
+  for (const field of nonEphemeralFields) {
+    const value = valueAt(container, field);
+    const isAbsent = value === undefined || (field === "resources" && Object.keys(mapAt(container, field)).length === 0);
+    if (!isAbsent) yield forbiddenCause(`${path}.${field}`, detail);
+  }
+  for (const [index, mount] of listAt(container, "volumeMounts").entries()) {
+    yield;
+    for (const field of ["subPath", "subPathExpr"]) {
+      if (textAt(mount, field) !== "") yield forbiddenCause(`${path}.volumeMounts[${index}].${field}`, detail);
+    }
+  }
 }
 
 /** Host ports must be unique among the containers of a Pod. Init containers are exempt because they run one after the other. */
@@ -214,73 +237,5 @@ function* portCauses(container: unknown, path: string): Causes {
     const hostPort = valueAt(port, "hostPort");
     if (hostPort !== 0) yield* check.portNumber(`${at}.hostPort`, hostPort);
     yield* check.oneOf(`${at}.protocol`, valueAt(port, "protocol"), protocols);
-  }
-}
-
-const restartPolicies = ["Always", "Never", "OnFailure"];
-const maxRestartRules = 20;
-const maxExitCodes = 255;
-
-/** Validates a container's own restart policy and its rules by exit code (KEP-5307). */
-function* restartCauses(container: unknown, path: string, isSidecar: boolean): Causes {
-  const policy = valueAt(container, "restartPolicy");
-  const rules = listAt(container, "restartPolicyRules");
-  const field = `${path}.restartPolicyRules`;
-  if (isSidecar) {
-    const detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
-    yield* rules.length > 0 ? [forbiddenCause(field, detail)] : [];
-    return;
-  }
-  yield* check.oneOf(`${path}.restartPolicy`, policy, restartPolicies);
-  if (policy === undefined && rules.length > 0) {
-    yield requiredCause(`${path}.restartPolicy`, "must specify restartPolicy when restart rules are used");
-  }
-  if (rules.length > maxRestartRules) yield tooLongCause(field, maxRestartRules);
-  yield* eachItem(rules, (rule, index) => restartRuleCauses(rule, `${field}[${index}]`));
-}
-
-function restartRuleCauses(rule: unknown, path: string): StatusCause[] {
-  const causes = check.oneOf(`${path}.action`, textAt(rule, "action"), ["Restart"]);
-  const codes = valueAt(rule, "exitCodes");
-  if (codes === undefined) return [...causes, requiredCause(`${path}.exitCodes`, "must be specified")];
-  causes.push(...check.oneOf(`${path}.exitCodes.operator`, textAt(codes, "operator"), ["In", "NotIn"]));
-  if (listAt(codes, "values").length > maxExitCodes) causes.push(tooLongCause(`${path}.exitCodes.values`, maxExitCodes));
-  return causes;
-}
-
-/** Validates the probes, hooks and restart policy of one container. */
-function* lifeCauses(container: unknown, path: string, field: string, graceSeconds: unknown): Causes {
-  const policy = valueAt(container, "restartPolicy");
-  const isSidecar = field === "initContainers" && policy === "Always";
-  if (field !== "ephemeralContainers") yield* restartCauses(container, path, isSidecar);
-  const mayProbe = field === "containers" || isSidecar;
-  for (const name of ["livenessProbe", "readinessProbe", "startupProbe"]) {
-    const probe = valueAt(container, name);
-    if (probe === undefined) continue;
-    const at = `${path}.${name}`;
-    if (!mayProbe) {
-      const detail = "may not be set for init containers without restartPolicy=Always";
-      yield forbiddenCause(at, field === "initContainers" ? detail : "probes not allowed for ephemeral containers");
-      continue;
-    }
-    yield* handlerCauses(probe, at, graceSeconds);
-    for (const number of ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]) {
-      yield* check.atLeast(`${at}.${number}`, valueAt(probe, number));
-    }
-    const probeGrace = valueAt(probe, "terminationGracePeriodSeconds");
-    yield* check.atLeast(`${at}.terminationGracePeriodSeconds`, probeGrace, 1);
-    if (name === "readinessProbe" && probeGrace !== undefined) {
-      yield invalidCause(`${at}.terminationGracePeriodSeconds`, probeGrace, "must not be set for readinessProbes");
-    }
-    const threshold = valueAt(probe, "successThreshold");
-    if (name !== "readinessProbe" && typeof threshold === "number" && threshold !== 1) {
-      yield invalidCause(`${at}.successThreshold`, threshold, "must be 1");
-    }
-  }
-  for (const hook of ["postStart", "preStop"]) {
-    const handler = valueAt(container, "lifecycle", hook);
-    if (handler === undefined) continue;
-    if (mayProbe) yield* handlerCauses(handler, `${path}.lifecycle.${hook}`, graceSeconds);
-    else yield forbiddenCause(`${path}.lifecycle`, "may not be set for init containers without restartPolicy=Always");
   }
 }

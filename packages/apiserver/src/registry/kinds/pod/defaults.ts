@@ -1,6 +1,8 @@
 import type { Container, DownwardApiFile, PodSpec, PodTemplate, Probe, Volume } from "@keelson/api-machinery/kinds";
-import { textAt, objectAt } from "../../object-fields.ts";
+import { formatQuantity } from "@keelson/api-machinery/quantity";
+import { mapAt, objectAt, setField, textAt } from "../../object-fields.ts";
 import type { Draft } from "../../received.ts";
+import { containerRequests } from "./pod-resources.ts";
 
 /** Sets the defaults of a PodTemplateSpec (core/v1) in place. */
 export function defaultPodTemplate(template: Draft<PodTemplate> | undefined): void {
@@ -39,6 +41,24 @@ export function defaultRunningSpec(spec: Draft<PodSpec>): void {
       if (!port.hostPort && port.containerPort !== undefined) port.hostPort = port.containerPort;
     }
   }
+  defaultOwnRequests(spec);
+  const grace = spec.terminationGracePeriodSeconds;
+  if (grace !== undefined && grace < 0) spec.terminationGracePeriodSeconds = 1;
+}
+
+/** Requests of a Pod itself with limits: what its containers request together, else the limits. */
+function defaultOwnRequests(spec: Draft<PodSpec>): void {
+  const own = objectAt(spec, "resources");
+  const limits = mapAt(own, "limits");
+  if (own === undefined || Object.keys(limits).length === 0) return;
+  const requests = { ...mapAt(own, "requests") };
+  for (const [name, sum] of Object.entries(containerRequests(spec))) {
+    if (name === "cpu" || name === "memory") requests[name] ??= formatQuantity(sum);
+  }
+  for (const [name, limit] of Object.entries(limits)) {
+    if (/^(?:cpu|memory|hugepages-.+)$/.test(name)) requests[name] ??= limit;
+  }
+  if (Object.keys(requests).length > 0) setField(own, "requests", requests);
 }
 
 /** All containers of a PodSpec: init, regular, ephemeral. */

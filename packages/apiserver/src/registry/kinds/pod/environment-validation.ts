@@ -4,6 +4,7 @@ import {
   configMapKeyFaults,
   dns1123SubdomainFaults,
   invalidCause,
+  notFoundCause,
   notSupportedCause,
   qualifiedNameFaults,
   requiredCause,
@@ -65,6 +66,7 @@ function variableSourceCauses(variable: unknown, path: string): StatusCause[] {
     if (key === "") causes.push(requiredCause(`${path}.${field}.key`));
     else causes.push(...configMapKeyFaults(key).map((fault) => invalidCause(`${path}.${field}.key`, key, fault)));
   }
+  if (given.includes("fileKeyRef")) causes.push(...fileKeyCauses(source["fileKeyRef"], `${path}.fileKeyRef`));
   if (given.length === 0) {
     const detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
     causes.push(invalidCause(path, "", detail));
@@ -73,6 +75,41 @@ function variableSourceCauses(variable: unknown, path: string): StatusCause[] {
     causes.push(invalidCause(path, "", "may not be specified when `value` is not empty"));
   } else if (given.length > 1) causes.push(invalidCause(path, "", "may not have more than one field specified at a time"));
   return causes;
+}
+
+/** Validates a reference to a variable in a file of a volume (KEP-3721). */
+function fileKeyCauses(reference: unknown, path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const key = textAt(reference, "key");
+  if (key === "") causes.push(requiredCause(`${path}.key`));
+  else if (!environmentName.test(key)) causes.push(invalidCause(`${path}.key`, key, environmentRule));
+  const volume = textAt(reference, "volumeName");
+  causes.push(...(volume === "" ? [requiredCause(`${path}.volumeName`)] : check.dnsLabel(`${path}.volumeName`, volume)));
+  const file = textAt(reference, "path");
+  if (file === "") causes.push(requiredCause(`${path}.path`));
+  else if (file.split("/").includes("..")) causes.push(invalidCause(`${path}.path`, file, "must not contain '..'"));
+  return causes;
+}
+
+/** Variables in files need a volume of type emptyDir. */
+export function* fileVolumeCauses(spec: unknown, path: string): Causes {
+  const volumes = new Map(listAt(spec, "volumes").map((volume) => [textAt(volume, "name"), volume]));
+  for (const field of ["initContainers", "containers", "ephemeralContainers"]) {
+    for (const [index, container] of listAt(spec, field).entries()) {
+      for (const [at, variable] of listAt(container, "env").entries()) {
+        yield;
+        const reference = valueAt(variable, "valueFrom", "fileKeyRef");
+        if (reference === undefined) continue;
+        const name = textAt(reference, "volumeName");
+        const fieldName = `${path}.${field}[${index}].env[${at}].valueFrom.fileKeyRef.volumeName`;
+        const volume = volumes.get(name);
+        if (volume === undefined) yield notFoundCause(fieldName, name);
+        else if (valueAt(volume, "emptyDir") === undefined) {
+          yield invalidCause(fieldName, name, "referenced volume must be of type emptyDir");
+        }
+      }
+    }
+  }
 }
 
 const resourcePaths = [
@@ -137,6 +174,11 @@ export function fieldReferenceCauses(reference: unknown, path: string, isEnviron
   const fieldPath = valueAt(reference, "fieldPath");
   if (fieldPath === "") return [requiredCause(`${path}.fieldPath`)];
   if (typeof fieldPath !== "string") return [];
+  const version = textAt(reference, "apiVersion");
+  if (version !== "v1" && version !== "") {
+    const detail = `error converting fieldPath: unsupported pod version: ${version}`;
+    return [invalidCause(`${path}.fieldPath`, fieldPath, detail)];
+  }
   const keyed = /^(metadata\.(?:annotations|labels))\['(.*)'\]$/.exec(fieldPath);
   if (keyed !== null) {
     const key = keyed[2] ?? "";

@@ -1,12 +1,14 @@
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
-import { mapAt, objectsAt } from "../../object-fields.ts";
+import { mapAt, objectsAt, valueAt } from "../../object-fields.ts";
 
 /**
  * The QoS class by CPU and memory: `Guaranteed` if every container has limits for both and equal requests, `BestEffort` if no container
- * has any, else `Burstable`.
+ * has any, else `Burstable`. Resources of the Pod itself count instead of those of its containers.
  */
 export function qualityOfService(spec: unknown): "Guaranteed" | "Burstable" | "BestEffort" {
-  const containers = [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")];
+  const own = valueAt(spec, "resources");
+  const containers =
+    own === undefined ? [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")] : [{ resources: own }];
   let isAnyNamed = false;
   let isGuaranteed = true;
   for (const container of containers) {

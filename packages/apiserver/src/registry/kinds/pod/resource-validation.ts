@@ -1,27 +1,34 @@
 import type { Steps } from "@keelson/api-machinery/server";
-import { parseQuantity } from "@keelson/api-machinery/quantity";
+import { compareQuantities, formatQuantity, parseQuantity } from "@keelson/api-machinery/quantity";
 import {
   duplicateCause,
   forbiddenCause,
   invalidCause,
   notFoundCause,
+  notSupportedCause,
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
-import { listAt, mapAt, textAt } from "../../object-fields.ts";
+import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
+import { amountsOf as amountsByName, containerRequests } from "./pod-resources.ts";
 import { type Causes, eachItem } from "../../causes.ts";
 
 /**
  * Validates ResourceRequirements, whose claims must be among `podClaims`. A container can have tens of thousands of resources: each name
  * and amount is read once.
  */
-export function* resourceCauses(resources: unknown, path: string, podClaims: PodClaims = podClaimsOf([])): Causes {
+export function* resourceCauses(
+  resources: unknown,
+  path: string,
+  podClaims: PodClaims = podClaimsOf([]),
+  nameCausesOf: typeof nameCauses = nameCauses,
+): Causes {
   const limits = yield* amountsOf(mapAt(resources, "limits"));
   const requests = yield* amountsOf(mapAt(resources, "requests"));
-  yield* amountCauses(limits, `${path}.limits`);
-  yield* amountCauses(requests, `${path}.requests`);
+  yield* amountCauses(limits, `${path}.limits`, nameCausesOf);
+  yield* amountCauses(requests, `${path}.requests`, nameCausesOf);
   yield* eachItem(requests.values(), (request) => requestCauses(request, limits.get(request.name), path));
   const has = (name: string): boolean => limits.has(name) || requests.has(name);
   const hasHugePages = [limits, requests].some((amounts) => [...amounts.keys()].some(isHugePages));
@@ -105,11 +112,10 @@ function* amountsOf(amounts: Readonly<Record<string, unknown>>): Steps<ReadonlyM
   return result;
 }
 
-function* amountCauses(amounts: ReadonlyMap<string, Amount>, path: string): Causes {
+function* amountCauses(amounts: ReadonlyMap<string, Amount>, path: string, nameCausesOf: typeof nameCauses): Causes {
   yield* eachItem(amounts.values(), ({ name, value, nanos, isCounted }) => {
     const field = `${path}[${name}]`;
-    // An extended resource has a valid name.
-    const causes = isCounted ? [] : nameCauses(field, name);
+    const causes = nameCausesOf(field, name, isCounted);
     if (nanos === undefined) return causes;
     if (nanos < 0n) causes.push(invalidCause(field, value, "must be greater than or equal to 0"));
     if (isCounted && nanos % unit !== 0n) causes.push(invalidCause(field, value, "must be an integer"));
@@ -147,11 +153,12 @@ export function containerResourceNameCauses(field: string, name: string): Status
   return name === "" ? [] : nameCauses(field, name);
 }
 
-function nameCauses(field: string, name: string): StatusCause[] {
+function nameCauses(field: string, name: string, isCounted = isExtended(name)): StatusCause[] {
+  // An extended resource has a valid name.
+  if (isCounted) return [];
   const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
   if (name.includes("/")) {
-    const isKnown = isNative(name) || (causes.length === 0 && isExtended(name));
-    return isKnown ? causes : [...causes, invalidCause(field, name, "doesn't follow extended resource name standard")];
+    return isNative(name) ? causes : [...causes, invalidCause(field, name, "doesn't follow extended resource name standard")];
   }
   if (standardResource.test(name)) return causes;
   if (causes.length === 0 && !knownResources.has(name)) {
@@ -171,6 +178,51 @@ function isNative(name: string): boolean {
 /** Whether a resource has a domain of its own and so integer quantities, as those of device plugins (`nvidia.com/gpu`) have. */
 function isExtended(name: string): boolean {
   return !isNative(name) && !name.startsWith("requests.") && qualifiedNameFaults(`requests.${name}`).length === 0;
+}
+
+/** Resources of a Pod itself. */
+const podResourceName = /^(?:cpu|memory|hugepages-.+)$/;
+
+/** Validates the name of a resource of a Pod itself. */
+function podNameCauses(field: string, name: string): StatusCause[] {
+  const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
+  if (causes.length > 0 || podResourceName.test(name)) return causes;
+  if (!name.includes("/") && !standardResource.test(name) && !knownResources.has(name)) {
+    return [invalidCause(field, name, "must be a standard resource type or fully qualified")];
+  }
+  return [notSupportedCause(field, name, ["cpu", "hugepages-", "memory"])];
+}
+
+/** Validates the resources of a Pod itself (KEP-2837), which bound those of its containers. */
+export function* podResourceCauses(spec: unknown, path: string, podClaims: PodClaims): Causes {
+  const own = valueAt(spec, "resources");
+  if (own === undefined) return;
+  if (textAt(spec, "os", "name") === "windows") {
+    yield forbiddenCause(path, "may not be set for a windows pod");
+    return;
+  }
+  if (valueAt(own, "claims") !== undefined) {
+    yield forbiddenCause(`${path}.claims`, "claims may not be set for Resources at pod-level");
+  }
+  yield* resourceCauses(own, path, podClaims, podNameCauses);
+  const requests = amountsByName(mapAt(own, "requests"));
+  for (const [name, sum] of Object.entries(containerRequests(spec))) {
+    const request = requests[name];
+    if (request === undefined || compareQuantities(sum, request) <= 0) continue;
+    const detail = `must be greater than or equal to aggregate container requests of ${formatQuantity(sum)}`;
+    yield invalidCause(`${path}.requests[${name}]`, formatQuantity(request), detail);
+  }
+  const limits = amountsByName(mapAt(own, "limits"));
+  for (const [index, container] of listAt(spec, "containers").entries()) {
+    yield;
+    for (const [name, limit] of Object.entries(amountsByName(mapAt(container, "resources", "limits")))) {
+      const bound = limits[name];
+      if (bound === undefined || compareQuantities(limit, bound) <= 0) continue;
+      // kube-apiserver names this field.
+      const field = `${path}.containers[${index}][${name}].limits`;
+      yield invalidCause(field, formatQuantity(limit), `must be less than or equal to pod limits of ${formatQuantity(bound)}`);
+    }
+  }
 }
 
 /** Resources without a domain that only quotas count. */

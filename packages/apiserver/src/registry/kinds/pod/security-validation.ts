@@ -38,7 +38,7 @@ export function* podSecurityCauses(spec: unknown, path: string): Causes {
   yield* seccompCauses(valueAt(context, "seccompProfile"), `${path}.seccompProfile`);
   yield* appArmorCauses(valueAt(context, "appArmorProfile"), `${path}.appArmorProfile`);
   yield* check.oneOf(`${path}.supplementalGroupsPolicy`, valueAt(context, "supplementalGroupsPolicy"), groupsPolicies);
-  yield* check.oneOf(`${path}.seLinuxChangePolicy`, valueAt(context, "seLinuxChangePolicy"), ["MountOption", "Recursive"]);
+  yield* check.oneOf(`${path}.seLinuxChangePolicy`, valueAt(context, "seLinuxChangePolicy"), ["Recursive"]);
 }
 
 /** Validates the SecurityContext of a container. */

@@ -16,7 +16,8 @@ import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
 import { affinityCauses, matchLabelKeysCauses } from "./affinity-validation.ts";
 import { containerCauses } from "./container-validation.ts";
-import { resourceCauses } from "./resource-validation.ts";
+import { fileVolumeCauses } from "./environment-validation.ts";
+import { podClaimsOf, podResourceCauses, resourceCauses } from "./resource-validation.ts";
 import { podSecurityCauses } from "./security-validation.ts";
 import { volumeCauses } from "./volume-validation.ts";
 import { type Causes, eachItem } from "../../causes.ts";
@@ -45,6 +46,8 @@ export function* podSpecCauses(spec: unknown, path: string): Causes {
   }
   yield* resourceClaimCauses(spec, `${path}.resourceClaims`);
   yield* containerCauses(spec, path, volumeFaults);
+  const claims = podClaimsOf(listAt(spec, "resourceClaims").flatMap((claim) => textAt(claim, "name") || []));
+  yield* podResourceCauses(spec, `${path}.resources`, claims);
   yield* check.oneOf(`${path}.restartPolicy`, valueAt(spec, "restartPolicy"), ["Always", "OnFailure", "Never"]);
   yield* check.oneOf(`${path}.dnsPolicy`, valueAt(spec, "dnsPolicy"), dnsPolicies);
   yield* check.labels(`${path}.nodeSelector`, valueAt(spec, "nodeSelector"));
@@ -68,17 +71,7 @@ export function* podSpecCauses(spec: unknown, path: string): Causes {
     yield;
     yield* tolerationCauses(toleration, `${path}.tolerations[${index}]`);
   }
-  for (const [index, alias] of listAt(spec, "hostAliases").entries()) {
-    yield;
-    const ip = textAt(alias, "ip");
-    if (!check.isIpAddress(ip)) yield invalidCause(`${path}.hostAliases[${index}].ip`, ip, addressRule);
-    for (const [at, name] of listAt(alias, "hostnames").entries()) {
-      yield;
-      if (typeof name !== "string") continue;
-      const field = `${path}.hostAliases[${index}].hostnames[${at}]`;
-      yield* dns1123SubdomainFaults(name).map((fault) => invalidCause(field, name, fault));
-    }
-  }
+  yield* hostAliasCauses(spec, `${path}.hostAliases`);
   yield* check.dnsSubdomain(`${path}.priorityClassName`, valueAt(spec, "priorityClassName"));
   const runtimeClass = valueAt(spec, "runtimeClassName");
   if (typeof runtimeClass === "string") {
@@ -90,6 +83,21 @@ export function* podSpecCauses(spec: unknown, path: string): Causes {
   else yield* check.oneOf(`${path}.preemptionPolicy`, preemption, ["PreemptLowerPriority", "Never"]);
   yield* resourceCauses({ limits: mapAt(spec, "overhead") }, `${path}.overhead`);
   yield* systemCauses(spec, `${path}.os`);
+  yield* fileVolumeCauses(spec, path);
+}
+
+function* hostAliasCauses(spec: unknown, path: string): Causes {
+  for (const [index, alias] of listAt(spec, "hostAliases").entries()) {
+    yield;
+    const ip = textAt(alias, "ip");
+    if (!check.isIpAddress(ip)) yield invalidCause(`${path}[${index}].ip`, ip, addressRule);
+    for (const [at, name] of listAt(alias, "hostnames").entries()) {
+      yield;
+      if (typeof name !== "string") continue;
+      const field = `${path}[${index}].hostnames[${at}]`;
+      yield* dns1123SubdomainFaults(name).map((fault) => invalidCause(field, name, fault));
+    }
+  }
 }
 
 const maxHostName = 64;

@@ -2,7 +2,9 @@ import { type DeepReadonly, jsonEquals, type JsonObject, type KubernetesObject }
 import { dns1123SubdomainFaults, forbiddenCause, invalidCause } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { internalValue } from "../../builtin/internal-value.ts";
 import { type Causes, eachItem } from "../../causes.ts";
+import { valueDifference } from "../../unified-diff.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -76,9 +78,11 @@ export function* ephemeralCauses(pod: Read, old: Read): Causes {
     const name = textAt(before, "name");
     const found = now[indexes.get(name) ?? -1];
     if (found !== undefined && jsonEquals(found, before)) continue;
-    // kube-apiserver appends a difference of its internal types, which is empty for a removal.
-    const change = found === undefined ? "removed\n" : "changed";
-    const detail = `existing ephemeral containers ${JSON.stringify(name)} may not be ${change}`;
-    yield forbiddenCause("spec.ephemeralContainers", detail);
+    const subject = `existing ephemeral containers ${JSON.stringify(name)} may not be`;
+    if (found === undefined) yield forbiddenCause("spec.ephemeralContainers", `${subject} removed\n`);
+    else {
+      const [was, is] = [before, found].map((container) => internalValue("core.EphemeralContainer", container));
+      yield forbiddenCause("spec.ephemeralContainers", `${subject} changed\n${valueDifference(was, is)}`);
+    }
   }
 }

@@ -3,7 +3,9 @@ import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-mac
 import * as check from "../../field-checks.ts";
 import { gatedUpdateCauses } from "./gated-update-validation.ts";
 import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { internalValue } from "../../builtin/internal-value.ts";
 import { type Causes, eachItem } from "../../causes.ts";
+import { valueDifference } from "../../unified-diff.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -38,8 +40,10 @@ export function* podUpdateCauses(pod: Read, old: Read): Causes {
   yield* gateCauses(pod, old);
   const isGated = listAt(old, "spec", "schedulingGates").length > 0;
   if (isGated) yield* gatedUpdateCauses(pod, old);
-  const rest = jsonEquals(fixedSpec(pod, pod, old), fixedSpec(old, pod, old)) ? [] : [forbiddenCause("spec", changeable)];
-  yield* rest;
+  const fixed = fixedSpec(pod, old);
+  if (jsonEquals(fixed, valueAt(old, "spec"))) return;
+  const [before, after] = [valueAt(old, "spec"), fixed].map((spec) => internalValue("core.PodSpec", spec));
+  yield forbiddenCause("spec", `${changeable}\n${valueDifference(before, after)}`);
 }
 
 function deadlineCauses(pod: Read, old: Read): StatusCause[] {
@@ -72,27 +76,31 @@ function matched(toleration: unknown): string {
   return JSON.stringify(["key", "operator", "value", "effect"].map((field) => textAt(toleration, field)));
 }
 
-/** The spec without mutable fields; `pod` and `old` determine what else may change. */
-function fixedSpec(object: Read, pod: Read, old: Read): JsonObject {
-  const spec = draft(objectAt(object, "spec")) ?? {};
+/** The new spec with the old values of mutable fields: what differs from the old spec may not change. */
+function fixedSpec(pod: Read, old: Read): JsonObject {
+  const spec = draft(objectAt(pod, "spec")) ?? {};
+  const before = draft(objectAt(old, "spec")) ?? {};
   for (const field of ["containers", "initContainers"]) {
-    for (const container of objectsAt(spec, field)) setField(container, "image", undefined);
+    const olds = objectsAt(before, field);
+    for (const [index, container] of objectsAt(spec, field).entries()) setField(container, "image", olds[index]?.["image"]);
   }
-  for (const field of ["activeDeadlineSeconds", "tolerations", "schedulingGates"]) delete spec[field];
-  const grace = valueAt(old, "spec", "terminationGracePeriodSeconds");
-  if (typeof grace === "number" && grace < 0 && valueAt(pod, "spec", "terminationGracePeriodSeconds") === 1) {
-    delete spec["terminationGracePeriodSeconds"];
+  const restored = ["activeDeadlineSeconds", "tolerations", "schedulingGates"];
+  const grace = before["terminationGracePeriodSeconds"];
+  if (typeof grace === "number" && grace < 0 && spec["terminationGracePeriodSeconds"] === 1) {
+    restored.push("terminationGracePeriodSeconds");
   }
   // Only a binding changes status and spec together.
-  if (textAt(old, "spec", "nodeName") === "" && !jsonEquals(valueAt(pod, "status"), valueAt(old, "status"))) {
-    delete spec["nodeName"];
+  if (textAt(before, "nodeName") === "" && !jsonEquals(valueAt(pod, "status"), valueAt(old, "status"))) {
+    restored.push("nodeName");
   }
+  const isGated = listAt(before, "schedulingGates").length > 0;
   // A gated Pod may be restricted to fewer nodes.
-  if (listAt(old, "spec", "schedulingGates").length > 0) {
-    delete spec["nodeSelector"];
-    const affinity = objectAt(spec, "affinity");
-    delete affinity?.["nodeAffinity"];
-    if (affinity !== undefined && Object.keys(affinity).length === 0) delete spec["affinity"];
+  if (isGated) restored.push("nodeSelector");
+  for (const field of restored) setField(spec, field, before[field]);
+  if (isGated) {
+    const affinity = { ...objectAt(spec, "affinity") };
+    setField(affinity, "nodeAffinity", valueAt(before, "affinity", "nodeAffinity"));
+    setField(spec, "affinity", Object.keys(affinity).length > 0 ? affinity : undefined);
   }
   return spec;
 }

@@ -35,7 +35,7 @@ export function podWarnings(metadata: DeepReadonly<ObjectMeta> | undefined, valu
     const found = deprecatedAnnotations.find(([name]) => (name.endsWith("/") ? key.startsWith(name) : key === name));
     if (found !== undefined) warnings.push(`${parent}metadata.annotations[${key}]: ${found[1]}`);
   }
-  warnings.push(...selectorWarnings(spec, path), ...nameWarnings(spec, path));
+  warnings.push(...selectorWarnings(spec, path), ...volumeWarnings(spec, path), ...nameWarnings(spec, path));
   for (const field of ["initContainers", "containers"] as const) {
     for (const [index, container] of (spec[field] ?? []).entries()) {
       warnings.push(...containerWarnings(container, `${path}.${field}[${index}]`));
@@ -67,6 +67,35 @@ function selectorWarnings({ affinity, topologySpreadConstraints = [] }: DeepRead
   return warnings;
 }
 
+/** Volume plugins that no longer work, in kube-apiserver's order. */
+const deprecatedVolumes: readonly (readonly [source: string, name: string, warning: string])[] = [
+  ["photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"],
+  ["gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"],
+  ["scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"],
+  ["flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"],
+  ["storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"],
+  ["quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"],
+  ["glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"],
+  ["cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"],
+  ["rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"],
+];
+
+function volumeWarnings({ volumes = [] }: DeepReadonly<PodSpec>, path: string): string[] {
+  const warnings: string[] = [];
+  for (const [index, volume] of volumes.entries()) {
+    for (const [source, name, warning] of deprecatedVolumes) {
+      if (Object.hasOwn(volume, source)) warnings.push(`${path}.volumes[${index}].${name}: ${warning}`);
+    }
+  }
+  for (const { name, projected } of volumes) {
+    for (const source of projected?.sources ?? []) {
+      const isEmpty = Object.keys(source).length === 0;
+      if (isEmpty) warnings.push(`volume ${JSON.stringify(name)} (Projected) has no sources provided`);
+    }
+  }
+  return warnings;
+}
+
 function nameWarnings({ hostAliases = [], imagePullSecrets = [] }: DeepReadonly<PodSpec>, path: string): string[] {
   const warnings: string[] = [];
   const addresses = new Set<string>();
@@ -75,21 +104,25 @@ function nameWarnings({ hostAliases = [], imagePullSecrets = [] }: DeepReadonly<
     addresses.add(ip);
   }
   const secrets = new Set<string>();
+  const empty: string[] = [];
   for (const [index, { name = "" }] of imagePullSecrets.entries()) {
     const field = `${path}.imagePullSecrets[${index}].name`;
-    if (name === "") warnings.push(`${field}: invalid empty name ""`);
-    else if (secrets.has(name)) warnings.push(`${field}: duplicate name ${JSON.stringify(name)}`);
+    if (secrets.has(name)) warnings.push(`${field}: duplicate name ${JSON.stringify(name)}`);
+    if (name === "") empty.push(`${field}: invalid empty name ""`);
     secrets.add(name);
   }
+  warnings.push(...empty);
   return warnings;
 }
 
 function containerWarnings({ env = [], ports = [], resources }: DeepReadonly<Container>, path: string): string[] {
   const warnings: string[] = [];
   const names = new Set<string>();
-  for (const [index, { name }] of env.entries()) {
+  for (const [index, { name, value = "", valueFrom }] of env.entries()) {
+    const reference = `$(${name})`;
+    const isExtended = valueFrom === undefined && value !== reference && value.includes(reference);
     const definition = `previous definition of ${JSON.stringify(name)}, which may be dropped when using apply`;
-    if (names.has(name)) warnings.push(`${path}.env[${index}]: hides ${definition}`);
+    if (names.has(name) && !isExtended) warnings.push(`${path}.env[${index}]: hides ${definition}`);
     names.add(name);
   }
   const known = new Map<string, number>();

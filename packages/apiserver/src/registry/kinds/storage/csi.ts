@@ -12,6 +12,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { internalValue } from "../../builtin/internal-value.ts";
 import * as check from "../../field-checks.ts";
 import { mapAt, ensureMap, listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
@@ -173,7 +174,11 @@ const volumeAttachments = builtinResource({
       yield* check.driverName("spec.attacher", attacher);
       yield* typeof volume === "string" ? subdomainCauses("spec.source.persistentVolumeName", volume) : [];
     },
-    validateUpdate: (attachment, old) => immutable("spec", attachment, old, "spec"),
+    validateUpdate(attachment, old) {
+      const spec = valueAt(attachment, "spec");
+      if (jsonEquals(spec, valueAt(old, "spec"))) return [];
+      return [invalidCause("spec", internalValue("storage.VolumeAttachmentSpec", spec), "field is immutable")];
+    },
   },
 });
 

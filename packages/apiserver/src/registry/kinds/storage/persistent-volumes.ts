@@ -1,25 +1,21 @@
-import { type DeepReadonly, draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type {
   PersistentVolumeClaimObject,
   PersistentVolumeClaimSpec,
   PersistentVolumeObject,
 } from "@keelson/api-machinery/kinds";
-import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { formatTime } from "@keelson/api-machinery/time";
-import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { claimUpdateCauses, volumeUpdateCauses } from "./update-validation.ts";
 import { claimSpecCauses } from "./claim-validation.ts";
-import { notSource, volumeCauses } from "./volume-validation.ts";
+import { volumeCauses } from "./volume-validation.ts";
 import { ensureMap, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
-import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
+import type { Draft, DraftObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { sourceDefaults } from "../pod/defaults.ts";
 import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
-
-type Claim = ReceivedObject<PersistentVolumeClaimObject>;
-type Volume = ReceivedObject<PersistentVolumeObject>;
 
 /**
  * PersistentVolumes, PersistentVolumeClaims and StorageClasses. Claims without a class get the default class in the store. `now` is in
@@ -137,35 +133,6 @@ function agreeOnDataSource(spec: Draft<PersistentVolumeClaimSpec>): void {
   }
 }
 
-function claimUpdateCauses(claim: Claim, old: Claim): StatusCause[] {
-  const isBound = old.status?.phase === "Bound";
-  const causes: StatusCause[] = [];
-  if (!jsonEquals(fixedClaim(claim, old, isBound), fixedClaim(old, old, isBound))) {
-    const detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-    causes.push(forbiddenCause("spec", detail));
-  }
-  const before = old.spec?.resources?.requests?.storage;
-  const now = claim.spec?.resources?.requests?.storage;
-  if (isBound && isQuantity(before) && isQuantity(now) && compareQuantities(now, before) < 0) {
-    const detail = "field can not be less than status.capacity";
-    causes.push(forbiddenCause("spec.resources.requests.storage", detail));
-  }
-  return causes;
-}
-
-/** The spec without mutable fields: the volume name until it is set, and the size once bound. */
-function fixedClaim(claim: Claim, old: Claim, isBound: boolean): object {
-  const spec: Draft<PersistentVolumeClaimSpec> = structuredClone(draft(claim.spec ?? {}));
-  if ((old.spec?.volumeName ?? "") === "") delete spec.volumeName;
-  if (old.spec?.storageClassName === undefined) delete spec.storageClassName;
-  if (isBound) {
-    delete spec.volumeAttributesClassName;
-    const requests = spec.resources?.requests;
-    if (requests !== undefined) delete requests.storage;
-  }
-  return spec;
-}
-
 /** Records when the phase of a volume changed, unless the writer did. */
 function stampPhase(volume: KubernetesObject, old: DeepReadonly<KubernetesObject>, nowMs: number): void {
   const [before, after] = [
@@ -231,28 +198,6 @@ const persistentVolumes = builtinResource<PersistentVolumeObject>({
       addFinalizer(volume, volumeFinalizer);
     },
     validate: volumeCauses,
-    *validateUpdate(volume, old) {
-      const source = (object: Volume): JsonObject => {
-        const spec = draft(object.spec ?? {}) as JsonObject;
-        for (const field of notSource) delete spec[field];
-        return spec;
-      };
-
-      if (!jsonEquals(source(volume), source(old))) {
-        yield forbiddenCause("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation");
-      }
-      if ((volume.spec?.volumeMode ?? "") !== (old.spec?.volumeMode ?? "")) {
-        yield invalidCause("spec.volumeMode", volume.spec?.volumeMode ?? "", "field is immutable");
-      }
-      yield* affinityUpdateCauses(volume, old);
-    },
+    validateUpdate: volumeUpdateCauses,
   },
 });
-
-/** The affinity of a volume cannot change once it is set. */
-function affinityUpdateCauses(volume: Volume, old: Volume): StatusCause[] {
-  const before = old.spec?.nodeAffinity;
-  const now = volume.spec?.nodeAffinity;
-  if (before === undefined || jsonEquals(now, before)) return [];
-  return [invalidCause("nodeAffinity", now ?? null, "field is immutable, except for updating from beta label to GA")];
-}

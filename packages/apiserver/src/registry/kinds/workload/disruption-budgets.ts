@@ -2,8 +2,9 @@ import type { PodDisruptionBudgetObject } from "@keelson/api-machinery/kinds";
 import { invalidCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { internalValue } from "../../builtin/internal-value.ts";
 import * as check from "../../field-checks.ts";
-import { mapAt, setField } from "../../object-fields.ts";
+import { setField } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
 import { countAt, statusCauses } from "./workload.ts";
 import type { Causes } from "../../causes.ts";
@@ -46,7 +47,11 @@ function* budgetCauses(object: ReceivedObject<PodDisruptionBudgetObject>): Cause
   const maxUnavailable = spec?.maxUnavailable;
 
   if (minAvailable !== undefined && maxUnavailable !== undefined) {
-    yield invalidCause("spec", mapAt(spec), "minAvailable and maxUnavailable cannot be both set");
+    yield invalidCause(
+      "spec",
+      internalValue("policy.PodDisruptionBudgetSpec", spec),
+      "minAvailable and maxUnavailable cannot be both set",
+    );
   }
   for (const [field, value] of [
     ["spec.minAvailable", minAvailable],

@@ -4,6 +4,7 @@ import { selectorFromObject } from "@keelson/api-machinery/selectors";
 import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age, humanDuration } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { internalValue } from "../../builtin/internal-value.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, setField, valueAt } from "../../object-fields.ts";
 import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
@@ -148,7 +149,7 @@ function updateCauses(job: ReceivedObject<JobObject>, old: ReceivedObject<JobObj
   causes.push(...completionsCauses(job, old));
   const isOpen = old.spec?.suspend === true && old.status?.startTime === undefined;
   if (!jsonEquals(fixedTemplate(job, isOpen), fixedTemplate(old, isOpen))) {
-    causes.push(invalidCause("spec.template", job.spec?.template ?? {}, "field is immutable"));
+    causes.push(invalidCause("spec.template", internalValue("core.PodTemplateSpec", job.spec?.template), "field is immutable"));
   }
   if (causes.length === 0 && old.spec?.maxFailedIndexes !== job.spec?.maxFailedIndexes) {
     if (job.spec?.backoffLimitPerIndex === undefined) {

@@ -5,7 +5,7 @@ import {
   isQuantity,
   type QuantityLike,
 } from "@keelson/api-machinery/quantity";
-import { mapAt, objectsAt, textAt, valueAt } from "../registry/object-fields.ts";
+import { mapAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
 
 /** Quantities by resource name. */
 export type ResourceAmounts = Readonly<Record<string, QuantityLike>>;
@@ -77,4 +77,9 @@ export function podResources(spec: unknown, field: "requests" | "limits", status
     Object.entries(overhead).filter(([name]) => field === "requests" || Object.hasOwn(own, name)),
   );
   return valueAt(spec, "overhead") === undefined ? own : addAmounts(own, named);
+}
+
+/** What the containers of a Pod request together, without resources of the Pod itself and overhead. */
+export function containerRequests(spec: unknown): ResourceAmounts {
+  return podResources({ containers: valueAt(spec, "containers"), initContainers: valueAt(spec, "initContainers") }, "requests");
 }
