@@ -54,6 +54,7 @@ class Worker {
   #daemonExitCode: number | undefined;
   /** Commands of a session's calls that are running. */
   readonly #calls = new Set<ChildProcess>();
+  #hasRunCalls = false;
   /** Set when it is stopping: its exit status once the daemon has ended. */
   #exitCode: number | undefined;
   #rankWatcher: FSWatcher | undefined;
@@ -151,6 +152,7 @@ class Worker {
       stdio: ["ignore", "inherit", "inherit"],
     });
     this.#calls.add(child);
+    this.#hasRunCalls = true;
     const onEnded = (exitCode: number): void => {
       if (!this.#calls.delete(child)) return;
       this.#channel?.send({ type: "callEnded", call, exitCode });
@@ -213,7 +215,8 @@ class Worker {
     this.#timer?.cancel();
     this.#rankWatcher?.close();
     this.#channel?.close();
-    if (this.#exitCode !== 0 && this.#daemon !== undefined) killLeftoverRanks(this.#folder);
+    const hasRun = this.#daemon !== undefined || this.#hasRunCalls;
+    if (this.#exitCode !== 0 && hasRun) killLeftoverRanks(this.#folder);
     this.#resolve(this.#exitCode ?? launchFailedExitCode);
   }
 }
