@@ -37,6 +37,24 @@ describe("describeRankFailure", () => {
     expect(describeExit(3)).toBe("rank 1 on worker 1 failed: exit code 3");
   });
 
+  it("does not take what other ranks of Open MPI say about the loss for the program's own line", () => {
+    const loss =
+      "[vm][[21409,1],0][../opal/mca/btl/tcp/btl_tcp.c:559:mca_btl_tcp_recv_blocking] recv(17) failed: Connection reset by peer (104)\n";
+    const [crash = "", end = ""] = openMpiSegfault.split(/(?<=error message \*\*\*\n)/);
+    expect(describeExit(139, `input.dat: no such mesh\n${crash}${loss}Terminated\n${end}`)).toBe(
+      "rank 1 on worker 1 failed: killed by SIGSEGV (signal 11): input.dat: no such mesh",
+    );
+  });
+
+  it("names an abort that Open MPI reports, if it is of this rank", () => {
+    const dashes = "-".repeat(74);
+    const abort = `${dashes}\nMPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 9.\n${dashes}\n`;
+    const message = "rank 1 on worker 1 failed: called MPI_Abort with 9: no such mesh";
+    expect(describeExit(9, `no such mesh\n${abort}`)).toBe(message);
+    expect(describeExit(9, `${abort}no such mesh\n`)).toBe(message);
+    expect(describeExit(9, abort.replace("rank 1", "rank 0"))).toContain("failed: exit code 9");
+  });
+
   it("names a missing program", () => {
     expect(describeExit(127, "")).toBe("rank 1 on worker 1 failed: program ./pi not found (exit code 127)");
     expect(describeExit(126, "")).toBe("rank 1 on worker 1 failed: program ./pi is not executable (exit code 126)");

@@ -6,9 +6,12 @@ const maxSignalNumber = 64;
 /** Exit codes of MPICH's daemon without a connection to mpiexec: when it writes and when it reads. */
 const lostMpiexecExitCodes: ReadonlySet<number> = new Set([5, 7]);
 
-/** Lines that mpiexec, its daemons, crash handlers and the launcher write around the program's own output. */
+/**
+ * Lines that mpiexec, its daemons, crash handlers and the launcher write around the program's own output. Those of Open MPI's components
+ * (`[HOST][[JOB,RUN],RANK][FILE:LINE:FUNCTION]`) are of ranks that have lost the failed one.
+ */
 const noise =
-  /^(?:-{10,}|={4,}|\[(?:mpiexec|proxy:)[^\]]*\]|\[[\w.-]+:\d+(?::\d+)*\]|keelson mpi |keelson-rank: |\s*\d+\s+\S*\(|$)|^(?:Segmentation fault|Aborted|Killed|Bus error|Illegal instruction|Floating point exception)(?: \(core dumped\))?$|^(?:Primary job|a non-zero exit code|YOUR APPLICATION|This typically refers|Please see the FAQ)/;
+  /^(?:-{10,}|={4,}|\[[^\]]*\]\[\[\d+,\d+\],\d+\]\[|\[(?:mpiexec|proxy:)[^\]]*\]|\[[\w.-]+:\d+(?::\d+)*\]|keelson mpi |keelson-rank: |\s*\d+\s+\S*\(|$)|^(?:Segmentation fault|Aborted|Killed|Terminated|Bus error|Illegal instruction|Floating point exception)(?: \(core dumped\))?$|^(?:Primary job|a non-zero exit code|YOUR APPLICATION|This typically refers|Please see the FAQ)/;
 
 /**
  * Describes the first rank that failed, for the status of the job, such as
@@ -17,7 +20,14 @@ const noise =
 export function describeRankFailure(failed: FailedRank, program: string, stderr: string): string {
   const subject = `rank ${failed.rank} on worker ${failed.worker} failed`;
   const last = lastProgramLine(stderr);
-  return `${subject}: ${describeExit(failed.exitCode, program)}${last === undefined ? "" : `: ${last}`}`;
+  const how = abortCode(stderr, failed.rank) === failed.exitCode ? `called MPI_Abort with ${failed.exitCode}` : undefined;
+  return `${subject}: ${how ?? describeExit(failed.exitCode, program)}${last === undefined ? "" : `: ${last}`}`;
+}
+
+/** The code with which a rank called MPI_Abort, by the message of Open MPI; undefined if it did not. */
+function abortCode(stderr: string, rank: number): number | undefined {
+  const abort = /^MPI_ABORT was invoked on rank (\d+) in communicator .*\n\s*with errorcode (-?\d+)\.$/m.exec(stderr);
+  return abort !== null && Number(abort[1]) === rank ? Number(abort[2]) & 0xff : undefined;
 }
 
 function describeExit(exitCode: number, program: string): string {
@@ -29,10 +39,14 @@ function describeExit(exitCode: number, program: string): string {
   return `killed by ${name} (signal ${signal})`;
 }
 
+/** Open MPI's report of an abort, which may come before the last lines of the rank that it is about. */
+const openMpiAbort = /^-{20,}\nMPI_ABORT was invoked [\s\S]*?^-{20,}\n/m;
+
 /** The last line that the program itself wrote to standard error before mpiexec reported the failure. */
 function lastProgramLine(stderr: string): string | undefined {
-  const end = stderr.search(/^-{20,}$|^\[mpiexec@/m);
-  const lines = (end < 0 ? stderr : stderr.slice(0, end)).split("\n").filter((line) => !noise.test(line));
+  const text = stderr.replace(openMpiAbort, "");
+  const end = text.search(/^-{20,}$|^\[mpiexec@/m);
+  const lines = (end < 0 ? text : text.slice(0, end)).split("\n").filter((line) => !noise.test(line));
   return lines.at(-1)?.trim().slice(0, maxDetailLength) || undefined;
 }
 

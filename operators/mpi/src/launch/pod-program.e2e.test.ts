@@ -177,7 +177,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
       9,
       implementation === "MPICH"
         ? /rank 1 called MPI_Abort|a rank probably called MPI_Abort with 9/
-        : "rank 1 on worker 1 failed: exit code 9",
+        : "rank 1 on worker 1 failed: called MPI_Abort with 9",
     ],
   ])("name the rank that failed by %s, with its exit code %i", async (how, exitCode, message) => {
     const { launcher: ended } = await run(order(3, [`./failing-${implementation}`, "1", how]));
