@@ -12,18 +12,18 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
   if (isIntegration(after)) {
     const old = before !== undefined && isIntegration(before) ? before.status : undefined;
     const isNewRound = (old?.currentRound ?? 0) !== (after.status?.currentRound ?? 0);
+    // Rounds that finished since the last event: those before the current steps started, and the current one.
     const rounds: string[] = [];
-    // Rounds that finished since the last event.
+    const current: string[] = [];
     for (const round of after.status?.roundHistory ?? []) {
       const last = old?.roundHistory?.at(-1)?.round ?? 0;
       if (round.round > last && (after.spec.repeat !== undefined || !round.succeeded)) {
-        rounds.push(
+        (round.round === after.status?.currentRound ? current : rounds).push(
           `round ${round.round}: ${round.outcome} in ${round.durationSeconds.toFixed(1)} s${round.failedStep === undefined ? "" : `: ${round.failedStep}: ${round.message ?? ""}`}`,
         );
       }
     }
-    // A round that finished before the current steps started is printed first.
-    if (isNewRound) lines.push(...rounds);
+    lines.push(...rounds);
     for (const [index, step] of (after.status?.steps ?? []).entries()) {
       const was = isNewRound ? undefined : old?.steps?.[index];
       const label = `  ${step.name}`;
@@ -34,7 +34,7 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
       if (step.state === "Succeeded") lines.push(`${label}: succeeded${tookOf(step.startedAt, step.finishedAt)}`);
       if (step.state === "Failed") lines.push(`${label}: FAILED: ${step.reason ?? ""}: ${step.message ?? ""}`);
     }
-    if (!isNewRound) lines.push(...rounds);
+    lines.push(...current);
   } else {
     const old = before !== undefined && !isIntegration(before) ? before.status : undefined;
     if (status.phase !== old?.phase && status.completionTime === undefined) lines.push(`  ${status.phase ?? ""}`);

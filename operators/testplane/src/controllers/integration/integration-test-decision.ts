@@ -121,12 +121,13 @@ function start(input: IntegrationTestInput): IntegrationTestDecision {
         ),
       ],
     }),
-    events: [
-      { type: "Normal", reason: "IntegrationTestStarted", note: `${spec.steps.length} steps, ${spec.mode ?? "Sequential"}` },
-    ],
+    events: [{ type: "Normal", reason: "IntegrationTestStarted", note: `${stepCount(spec)}, ${spec.mode ?? "Sequential"}` }],
     isStart: true,
   };
 }
+
+const stepCount = ({ steps }: DeepReadonly<IntegrationTestSpec>): string =>
+  steps.length === 1 ? "1 step" : `${steps.length} steps`;
 
 /** `live` is the spec as it is now, for the fields that may be changed while the test runs. */
 function advance(turn: Turn, before: Status, live: DeepReadonly<IntegrationTestSpec>): Status {
