@@ -1,4 +1,5 @@
 import { maxExitCode } from "./exit-codes.ts";
+import { shellWord } from "./shell-word.ts";
 
 /*
  * mpiexec starts every rank through a short shell script, which records the rank's exit status in a file. mpiexec itself cannot be relied on
@@ -47,12 +48,7 @@ const programSeparator = ":";
 export function wrapRank(command: readonly string[]): readonly string[] {
   const run = `eval "$${scriptVariable}"`;
   if (!command.includes(programSeparator)) return ["/bin/sh", "-c", run, "keelson-rank", ...command];
-  return ["/bin/sh", "-c", `set -- ${command.map(quoted).join(" ")}; ${run}`, "keelson-rank"];
-}
-
-/** A word for `sh`. */
-function quoted(word: string): string {
-  return `'${word.replaceAll("'", `'\\''`)}'`;
+  return ["/bin/sh", "-c", `set -- ${command.map(shellWord).join(" ")}; ${run}`, "keelson-rank"];
 }
 
 /** The end of a rank's program. */

@@ -7,6 +7,9 @@ interface SessionPaths {
   readonly path: string;
 }
 
+/** The PATH of a launcher that has none. */
+export const defaultPath = "/usr/local/bin:/usr/bin:/bin";
+
 /** The worker whose host name or first label is `host`. */
 export function workerOfName(hosts: readonly string[], host: string): number | undefined {
   const name = host.replace(/^[^@]*@/, "");
@@ -58,6 +61,6 @@ export function sessionEnvironment(
     I_MPI_HYDRA_HOST_FILE: hostfile,
     I_MPI_PERHOST: String(order.slots ?? 1),
     TMPDIR: path,
-    PATH: `${path}:${environment.PATH ?? "/usr/local/bin:/usr/bin:/bin"}`,
+    PATH: `${path}:${environment.PATH ?? defaultPath}`,
   };
 }

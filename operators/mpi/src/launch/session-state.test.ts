@@ -46,6 +46,17 @@ describe("a session", () => {
     expect(stepSession(state, called(8, 0))[1]).toMatchObject([{ type: "run", call: 8 }]);
   });
 
+  it("stops a command whose mpiexec starts a daemon that a worker does not have, and would wait for it", () => {
+    const ended: SessionEvent = { type: "ended", call: 7, worker: 0, exitCode: 127 };
+    const of = (text: string) => after(1, [joined(0), { ...called(7, 0), text } as SessionEvent, ended])[1];
+    expect(of('"/opt/mpich/bin/hydra_pmi_proxy" --control-port h:1')).toEqual([
+      { type: "endCall", call: 7, exitCode: 127 },
+      { type: "log", message: "worker 0 does not have hydra_pmi_proxy, which the launcher's mpiexec starts there" },
+      { type: "killCommand" },
+    ]);
+    expect(of("prepare --all")).toEqual([{ type: "endCall", call: 7, exitCode: 127 }]);
+  });
+
   it("ignores the end of another worker's call", () => {
     expect(after(2, [joined(0), joined(1), called(7, 0), { type: "ended", call: 7, worker: 1, exitCode: 0 }])[1]).toEqual([]);
   });

@@ -70,12 +70,8 @@ export function stepSession(state: SessionState, event: SessionEvent): Step {
       return onCalled(state, event);
     case "joined":
       return onJoined(state, event.worker);
-    case "ended": {
-      if (state.calls.get(event.call)?.worker !== event.worker) return [state, []];
-      const calls = new Map(state.calls);
-      calls.delete(event.call);
-      return [{ ...state, calls }, [{ type: "endCall", call: event.call, exitCode: event.exitCode }]];
-    }
+    case "ended":
+      return onEnded(state, event);
     case "lost":
       return stop(state, launchFailedExitCode, `WorkerLost: worker ${event.worker} was lost: ${event.message}`);
     case "startDeadline": {
@@ -103,6 +99,29 @@ function onCalled(state: SessionState, { call, worker, host, text }: Extract<Ses
   const isSent = state.joined[worker];
   const calls = new Map(state.calls).set(call, { worker, text, isSent });
   return [{ ...state, calls }, isSent ? [{ type: "run", worker, call, text }] : []];
+}
+
+/** Exit status of a program that does not exist. */
+const programNotFoundExitCode = 127;
+/** The daemons of mpiexec. */
+const daemon = /\b(?:hydra_pmi_proxy|orted|prted)\b/;
+
+function onEnded(state: SessionState, { call, worker, exitCode }: Extract<SessionEvent, { type: "ended" }>): Step {
+  const ended = state.calls.get(call);
+  if (ended?.worker !== worker) return [state, []];
+  const calls = new Map(state.calls);
+  calls.delete(call);
+  const next = { ...state, calls };
+  const endCall: SessionEffect = { type: "endCall", call, exitCode };
+  const [name] = daemon.exec(ended.text) ?? [];
+  if (exitCode !== programNotFoundExitCode || name === undefined) return [next, [endCall]];
+  // MPICH's mpiexec would wait forever.
+  const [stopped, effects] = stop(
+    next,
+    exitCode,
+    `worker ${worker} does not have ${name}, which the launcher's mpiexec starts there`,
+  );
+  return [stopped, [endCall, ...effects]];
 }
 
 function onJoined(state: SessionState, worker: number): Step {

@@ -6,9 +6,10 @@ import { mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
 import type { LauncherOptions } from "./launcher.ts";
 import { type LauncherMessage, workerMessage } from "./messages.ts";
 import { MpiError } from "./mpi-error.ts";
+import { sessionMpiexec } from "./mpiexec/find-mpiexec.ts";
 import { launchWords } from "./mpiexec/launch-line.ts";
 import { createSessionFolder, type SessionFolder } from "./mpiexec/session-folder.ts";
-import { sessionEnvironment, sessionHostfile, workerOfName } from "./session-environment.ts";
+import { defaultPath, sessionEnvironment, sessionHostfile, workerOfName } from "./session-environment.ts";
 import { newSession, type SessionEffect, type SessionEvent, stepSession } from "./session-state.ts";
 
 /** Maximum length of the command's standard error that is kept for the failure message. */
@@ -18,7 +19,7 @@ const maxStderrLength = 16 * 1024;
  * Runs the command of an order with hosts, which starts mpiexec or ssh itself, and passes everything that it starts on other hosts to the
  * workers. Returns the command's exit status.
  *
- * **Errors**: rejects if the port cannot be opened.
+ * **Errors**: {@link MpiError} `MpiMismatch`; rejects if the port cannot be opened.
  */
 export async function runSession(options: LauncherOptions): Promise<number> {
   return new Promise((resolve, reject) => void new Session(options, resolve).start().catch(reject));
@@ -39,11 +40,12 @@ class Session {
   #server: ChannelServer | undefined;
 
   constructor(options: LauncherOptions, resolve: (exitCode: number) => void) {
-    const { order } = options;
+    const { order, environment, workingDirectory } = options;
     this.#options = options;
     this.#resolve = resolve;
     this.#hosts = order.hosts ?? [];
-    this.#folder = createSessionFolder(sessionHostfile(order), (call, host, text) =>
+    const mpiexec = sessionMpiexec(order, environment.PATH ?? defaultPath, workingDirectory);
+    this.#folder = createSessionFolder(sessionHostfile(order), mpiexec, (call, host, text) =>
       this.#on({ type: "called", call, host, text, worker: workerOfName(this.#hosts, host) }),
     );
     [this.#state, this.#firstEffects] = newSession(this.#hosts.length, order.waitsForWorkers === true);

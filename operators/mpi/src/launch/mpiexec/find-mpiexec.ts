@@ -1,5 +1,5 @@
-import { accessSync, constants, readFileSync, statSync } from "node:fs";
-import { isAbsolute, join, resolve } from "node:path";
+import { accessSync, constants, readFileSync, realpathSync, statSync } from "node:fs";
+import { dirname, isAbsolute, join, resolve } from "node:path";
 import { spawnSync } from "node:child_process";
 import { MpiError } from "../mpi-error.ts";
 import type { LaunchOrder, MpiImplementation } from "../pod-environment.ts";
@@ -52,6 +52,30 @@ export function findMpiexec(order: LaunchOrder, path: string, workingDirectory: 
     "MpiexecNotFound",
     `mpiexec not found on the PATH (${path}); on Debian, install it with: apt-get install openmpi-bin`,
   );
+}
+
+/** The names of `mpiexec` where Debian installs both implementations, and one of them is also called `mpiexec`. */
+const debianNames: Readonly<Record<MpiImplementation, string>> = { OpenMPI: "mpiexec.openmpi", MPICH: "mpiexec.mpich" };
+
+/**
+ * The `mpiexec` that a session's command must find first, if the one on its PATH is the other implementation's, installed in the same
+ * folder. Undefined if the PATH decides.
+ *
+ * **Errors**: {@link MpiError} `MpiMismatch` if the command names a program that is linked with the other implementation.
+ */
+export function sessionMpiexec(order: LaunchOrder, path: string, workingDirectory: string): string | undefined {
+  const { implementation, command } = order;
+  if (implementation === "Auto") return undefined;
+  const own = onPath(debianNames[implementation], path);
+  const first = onPath("mpiexec", path);
+  if (own === undefined || first === undefined || dirname(own) !== dirname(first)) return undefined;
+  for (const word of command.filter((each) => each.includes("/"))) {
+    const linked = linkedWith(word, path, workingDirectory);
+    if (linked === undefined || linked === implementation) continue;
+    const problem = `${word} is linked with ${linked}, but mpiImplementation is ${implementation}; use ${linked}`;
+    throw new MpiError("MpiMismatch", problem);
+  }
+  return realpathSync(own) === realpathSync(first) ? undefined : own;
 }
 
 /** The MPI that a program is linked with, by the library names in its file. */

@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { shellWord } from "../shell-word.ts";
 
 /*
  * The agent of a session takes the place of ssh, also by its name. It writes the host and the command to a file, and waits at a pipe for
@@ -50,9 +51,13 @@ export interface SessionFolder {
   close(): void;
 }
 
-/** Creates the folder. `onCall` is called for every call of an agent, with its process id. */
+/**
+ * Creates the folder. `mpiexec`: the program that `mpiexec` and `mpirun` are on the folder's PATH; undefined if the rest of the PATH decides.
+ * `onCall` is called for every call of an agent, with its process id.
+ */
 export function createSessionFolder(
   hostfileText: string,
+  mpiexec: string | undefined,
   onCall: (call: number, host: string, text: string) => void,
 ): SessionFolder {
   const path = mkdtempSync(join(tmpdir(), "kmpi-"));
@@ -60,6 +65,10 @@ export function createSessionFolder(
   writeFileSync(agent, script);
   chmodSync(agent, 0o700);
   symlinkSync("agent", join(path, "ssh"));
+  // Scripts instead of links: MPICH's mpiexec looks for its daemon in the folder that it was started from.
+  if (mpiexec !== undefined)
+    for (const name of ["mpiexec", "mpirun"])
+      writeFileSync(join(path, name), `#!/bin/sh\nexec ${shellWord(mpiexec)} "$@"\n`, { mode: 0o700 });
   const hostfile = join(path, "hostfile");
   writeFileSync(hostfile, hostfileText);
   const pipes = new Map<number, number>();
