@@ -12,13 +12,17 @@ import { currentBundle } from "../packages/operator/dist/bundle.js";
 import { compactSource, usedModules } from "./bundle-options.mjs";
 import { root } from "./steps.mjs";
 
+/** Extensions of files by format. */
+const extensions = { esm: ".js", cjs: ".cjs" };
 const command = {
   bundles: join(root, "apps/cli/bundle"),
   programs: {
     main: join(root, "apps/cli/dist/main.js"),
     // A program of the end-to-end tests.
-    "api-server": join(root, "apps/cli/dist/testing/api-server-program.js"),
+    "api-server": join(root, "apps/cli/dist/testing/serve-api-server.js"),
   },
+  // CommonJS, whose compiled code can be kept for the next start (packages/operator/src/bundled-program.ts).
+  format: "cjs",
 };
 const sandboxAgent = {
   bundles: join(root, "operators/sandboxes/dist/bundle"),
@@ -51,14 +55,14 @@ if (!isCurrent(command)) {
 }
 for (const each of [sandboxAgent, middlewareAgents, robotAgent]) if (!isCurrent(each)) await bundle(each);
 
-function isCurrent({ bundles, programs }) {
+function isCurrent({ bundles, programs, format = "esm" }) {
   return Object.keys(programs).every((name) => {
-    const url = currentBundle(pathToFileURL(`${bundles}/`), `${name}.js`);
+    const url = currentBundle(pathToFileURL(`${bundles}/`), `${name}${extensions[format]}`);
     return url !== undefined && existsSync(new URL(url));
   });
 }
 
-async function bundle({ bundles, programs, treeshake = true }) {
+async function bundle({ bundles, programs, treeshake = true, format = "esm" }) {
   const inputs = inputFiles().map((path) => [relative(bundles, path), statSync(path).mtimeMs]);
   const folder = createHash("sha256").update(JSON.stringify(inputs)).digest("hex").slice(0, 16);
   const dir = join(bundles, folder);
@@ -69,9 +73,11 @@ async function bundle({ bundles, programs, treeshake = true }) {
     external: ["lmdb"],
     treeshake,
     logLevel: "silent",
-    plugins: [{ name: "module-urls", transform: (code, id) => keepModuleUrl(code, id, dir) }],
+    plugins: [{ name: "module-urls", transform: (code, id) => keepModuleUrl(code, id, dir, format) }],
   });
-  await build.write({ ...compactSource, dir, format: "esm", chunkFileNames: "[name]-[hash].js" });
+  const extension = extensions[format];
+  const names = { entryFileNames: `[name]${extension}`, chunkFileNames: `[name]-[hash]${extension}` };
+  await build.write({ ...compactSource, dir, format, ...names });
   await build.close();
   const previous = currentFolder(bundles);
   const draft = join(bundles, `current-${process.pid}.json`);
@@ -120,9 +126,15 @@ function currentFolder(bundles) {
   }
 }
 
-/** Keeps the URL of a module, from which it finds other files. */
-function keepModuleUrl(code, id, dir) {
-  if (!code.includes("import.meta.url")) return null;
-  const url = `new URL(${JSON.stringify(relative(dir, id))}, import.meta.url).href`;
-  return { code: code.replaceAll("import.meta.url", url), map: null };
+/** Keeps the URL of a module, from which it finds other files, and what else depends on where it is. */
+function keepModuleUrl(code, id, dir, format) {
+  if (!/import\.meta|import\((?:"node:|__rewrite)/.test(code)) return null;
+  const path = JSON.stringify(relative(dir, id));
+  if (format === "esm")
+    return { code: code.replaceAll("import.meta.url", `new URL(${path}, import.meta.url).href`), map: null };
+  const adapted = code
+    .replaceAll("import.meta.url", `bundleScope.url(${path})`)
+    .replaceAll("import.meta.resolve(", "bundleScope.resolve(")
+    .replaceAll(/\bimport\((?="node:|__rewrite)/g, "bundleScope.import(");
+  return { code: adapted, map: null };
 }

@@ -3,14 +3,22 @@ import { ConfigMap, Namespace, ServiceAccount } from "@keelson/api-machinery/kin
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
-import { silentLogger } from "@keelson/controller";
+import { type CacheOptions, silentLogger } from "@keelson/controller";
 import { expect, test } from "vitest";
 import { startCluster } from "./start-cluster.ts";
 
-/** Starts a cluster on its own API server. */
-async function start(): Promise<{ readonly client: Client } & AsyncDisposable> {
+/** Starts a cluster on its own API server. `listed` are the kinds that its controllers list. */
+async function start(
+  options: CacheOptions = {},
+): Promise<{ readonly client: Client; readonly listed: ReadonlySet<string> } & AsyncDisposable> {
   const environment = await startTestEnvironment({ clock: systemClock });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const listed = new Set<string>();
+  const list: Client["list"] = (type, listOptions) => {
+    listed.add(type.kind);
+    return client.list(type, listOptions);
+  };
+  const counted = new Proxy(client, { get: (target, name) => (name === "list" ? list : bound(target, name)) });
   const kinds = {
     list: () =>
       environment.resources
@@ -21,14 +29,20 @@ async function start(): Promise<{ readonly client: Client } & AsyncDisposable> {
         ),
     onChange: (listener: () => void) => environment.resources.onChange(listener),
   };
-  const cluster = await startCluster({ client, kinds, clock: systemClock, log: silentLogger });
+  const cluster = await startCluster({ client: counted, kinds, clock: systemClock, log: silentLogger, ...options });
   return {
     client,
+    listed,
     async [Symbol.asyncDispose]() {
       await cluster.stop();
       await environment.stop();
     },
   };
+}
+
+function bound(target: object, name: string | symbol): unknown {
+  const value: unknown = Reflect.get(target, name);
+  return typeof value === "function" ? (value.bind(target) as unknown) : value;
 }
 
 async function createOwned(
@@ -54,6 +68,16 @@ async function deleted(client: Client, type: ResourceType, name: string, namespa
     watch.close();
   }
 }
+
+test("reads the initial state of all kinds as streams, and still collects garbage", async () => {
+  await using cluster = await start({ initialList: "stream" });
+  const { client } = cluster;
+  const owner = await createOwned(client, "owner");
+  await createOwned(client, "dependent", owner);
+  await client.delete(ConfigMap, { name: "owner", namespace: "default" });
+  await deleted(client, ConfigMap, "dependent", "default");
+  expect([...cluster.listed]).toEqual(["Namespace"]);
+});
 
 test("background deletion deletes all transitive dependents", async () => {
   await using cluster = await start();

@@ -1,6 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { createManager, type Logger } from "@keelson/controller";
+import { type CacheOptions, createManager, type Logger } from "@keelson/controller";
 import { type CertificateSigner, createSigningController } from "./certificates/signing-controller.ts";
 import { startGarbageCollector } from "./garbage-collector/garbage-collector.ts";
 import type { KindSource } from "./garbage-collector/object-monitor.ts";
@@ -20,6 +20,8 @@ export interface ClusterOptions {
   readonly collector?: Client;
   /** The kinds that the API server serves. */
   readonly kinds: KindSource;
+  /** See `CacheOptions.initialList`. A `stream` takes half of the requests of `pages`. */
+  readonly initialList?: CacheOptions["initialList"];
   readonly clock: Clock;
   /** 0 (inclusive) to 1 (exclusive). Default: `Math.random`. */
   readonly random?: () => number;
@@ -51,9 +53,11 @@ export interface Cluster {
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { client, collector: collecting = client, clock, log } = options;
   const random = options.random ?? Math.random;
+  const cache = options.initialList === undefined ? {} : { initialList: options.initialList };
   const collector = startGarbageCollector({
     client: collecting,
     kinds: options.kinds,
+    ...cache,
     clock,
     random,
     log: log.child({ controller: "garbage-collector" }),
@@ -79,6 +83,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const manager = createManager({
     name: "kube-controller-manager",
     client,
+    cache,
     clock,
     logger: log,
     controllers: [

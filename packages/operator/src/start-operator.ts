@@ -1,6 +1,13 @@
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { createManager, type Leadership, type Logger, type Manager, silentLogger } from "@keelson/controller";
+import {
+  type CacheOptions,
+  createManager,
+  type Leadership,
+  type Logger,
+  type Manager,
+  silentLogger,
+} from "@keelson/controller";
 import type { Metrics } from "@keelson/controller/metrics";
 import { createWebhooks, type Webhooks, type WebhookService } from "@keelson/controller/webhooks";
 import type { FlagValues } from "./flags.ts";
@@ -35,6 +42,8 @@ export interface StartOperatorOptions {
   /** Runs controllers, and servers that need it, only while holding this lease. Default: no election. */
   readonly leaderElection?: { readonly namespace: string; readonly name: string; readonly identity?: string };
   readonly namespaces?: readonly string[];
+  /** See `CacheOptions.initialList`. */
+  readonly initialList?: CacheOptions["initialList"];
   readonly gracefulShutdownTimeoutMs?: number;
   readonly metrics?: Metrics;
   /**
@@ -98,6 +107,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     },
     ...(webhooks === undefined ? {} : { webhooks }),
     ...(options.leaderElection === undefined ? {} : { leaderElection: options.leaderElection }),
+    ...(options.initialList === undefined ? {} : { cache: { initialList: options.initialList } }),
     ...(options.namespaces === undefined ? {} : { namespaces: options.namespaces }),
     ...(options.gracefulShutdownTimeoutMs === undefined
       ? {}

@@ -1,9 +1,12 @@
-import { systemClock } from "@keelson/api-machinery/time";
-import { serveApi, systemRandom } from "@keelson/apiserver";
+import { currentBundle } from "@keelson/operator/bundle";
+import { loadBundledProgram } from "@keelson/operator/bundled-program";
+import type * as Server from "./serve-api-server.ts";
 
-/* Only the API server, as `keelson up` runs it: `api-server-program.js DIR OPTIONS`. Tests kill it a hundred times, so it is bundled. */
+/* Only the API server: `api-server-program.js DIR OPTIONS`. Tests kill it a hundred times, so it runs from its bundle if that is current. */
 
-const [dataDir = "", options = "{}"] = process.argv.slice(2);
-const { port = 0, ...storage } = JSON.parse(options) as { readonly historyEvents?: number; readonly port?: number };
-await serveApi({ dataDir, port, clock: systemClock, random: systemRandom, storage });
+const bundle = currentBundle(new URL("../../bundle/", import.meta.url), "api-server.cjs");
+const program = bundle === undefined ? undefined : loadBundledProgram<typeof Server>(new URL(bundle), "api-server");
+const { serveApiServer } = program?.exports ?? (await import("./serve-api-server.ts"));
+await serveApiServer(process.argv.slice(2));
 process.stdout.write("ready\n");
+await program?.keepCompiledCode();

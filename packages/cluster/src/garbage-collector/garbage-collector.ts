@@ -1,7 +1,7 @@
 import { isConflict, isMissingKind, isNotFound, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import type { Logger } from "@keelson/controller";
+import type { CacheOptions, Logger } from "@keelson/controller";
 import { KeyedWorkers } from "../keyed-workers.ts";
 import { decideGarbage, type GarbageAction, type OwnerState } from "./garbage-decision.ts";
 import { type GraphNode, isDeletingDependents, isOrphaningDependents } from "./object-graph.ts";
@@ -11,6 +11,8 @@ import { type KindSource, type NodeListener, ObjectMonitor } from "./object-moni
 export interface GarbageCollectorOptions {
   readonly client: Client;
   readonly kinds: KindSource;
+  /** See `CacheOptions.initialList`. */
+  readonly initialList?: CacheOptions["initialList"];
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;

@@ -1,7 +1,7 @@
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import type { Logger } from "@keelson/controller";
+import type { CacheOptions, Logger } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { type GraphNode, nodeOf, ObjectGraph } from "./object-graph.ts";
 
@@ -25,6 +25,8 @@ export type NodeListener = (change: {
 export interface ObjectMonitorOptions {
   readonly client: Client;
   readonly kinds: KindSource;
+  /** See `CacheOptions.initialList`. */
+  readonly initialList?: CacheOptions["initialList"];
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -121,10 +123,10 @@ export class ObjectMonitor {
   }
 
   #start(type: ResourceType): MonitoredKind {
-    const { client, clock, random, log } = this.#options;
+    const { client, clock, random, log, initialList } = this.#options;
     const stop = new AbortController();
     const onEffect = (effect: StoreEffect): void => this.#applyEffect(kind, effect);
-    const informer = new Informer({ client, type, clock, random, log, onEffect });
+    const informer = new Informer({ client, type, clock, random, log, onEffect, initialList });
     const giveUp = (): void => {
       if (kind.isListed) return;
       kind.isOverdue = true;

@@ -151,6 +151,7 @@ class Controllers {
       client: this.#client("controllers", "kube-controller-manager"),
       collector,
       kinds,
+      initialList: "stream",
       ...common,
       rootCa: this.#authority,
       certificateSigner: await this.#certificateSigner(),
@@ -274,6 +275,7 @@ class Controllers {
         dataDir: operatorDir,
         flags: values,
         webhooks: "local",
+        initialList: "stream",
         signal,
       });
     const ports = operator.servers
