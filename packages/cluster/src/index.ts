@@ -46,4 +46,3 @@ export type { NetworkNames } from "./pod-network/network-names.ts";
 export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";
 export { type IssueToken, issueTokensBy } from "./kubelet/node/node-objects.ts";
 export { machineName } from "./kubelet/node/machine-name.ts";
-export { unsafeSysctlProblem } from "./kubelet/pod/sysctls.ts";

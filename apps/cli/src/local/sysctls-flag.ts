@@ -1,4 +1,4 @@
-import { unsafeSysctlProblem } from "@keelson/cluster";
+import { unsafeSysctlProblem } from "@keelson/cluster/sysctls";
 import { type FlagDefinition, type FlagValues, invalidFlag, listFlag } from "@keelson/operator/flags";
 
 const list = listFlag({
