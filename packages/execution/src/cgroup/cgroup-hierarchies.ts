@@ -24,6 +24,8 @@ const allControllers: readonly Controller[] = ["cpu", "memory", "pids"];
 export interface CgroupSources {
   readonly mounts: string;
   readonly membership: string;
+  /** Controllers of version 2 to use. Default: those that limits need. */
+  readonly controllers?: readonly string[];
 }
 
 function readSources(): CgroupSources {
@@ -71,28 +73,63 @@ const isWritable = (path: string): boolean => {
 };
 
 /** Enables controllers for the children of a v2 cgroup as far as the kernel allows; returns those that are enabled. */
-export function delegate(parent: string): ReadonlySet<Controller> {
-  const read = (file: string): readonly string[] => readFileSync(join(parent, file), "utf8").trim().split(/\s+/);
-  const before = read("cgroup.subtree_control");
-  for (const controller of read("cgroup.controllers")) {
-    if (!(allControllers as readonly string[]).includes(controller) || before.includes(controller)) continue;
+export function delegate(parent: string, wanted: readonly string[] = allControllers): ReadonlySet<Controller> {
+  const before = readWords(parent, "cgroup.subtree_control");
+  for (const controller of readWords(parent, "cgroup.controllers")) {
+    if (!wanted.includes(controller) || before.includes(controller)) continue;
     try {
       writeFileSync(join(parent, "cgroup.subtree_control"), `+${controller}`);
     } catch {
       // EBUSY where processes live in this very group ("no internal processes", cgroup v2 documentation): not delegated.
     }
   }
-  const enabled = read("cgroup.subtree_control");
+  const enabled = readWords(parent, "cgroup.subtree_control");
   return new Set(allControllers.filter((controller) => enabled.includes(controller)));
 }
 
+const readWords = (folder: string, file: string): readonly string[] =>
+  readFileSync(join(folder, file), "utf8").split(/\s+/).filter(Boolean);
+
+/** Whether the children of a v2 cgroup have all wanted controllers that the cgroup itself has. */
+function isDelegated(folder: string, wanted: readonly string[]): boolean {
+  const enabled = readWords(folder, "cgroup.subtree_control");
+  const own = readWords(folder, "cgroup.controllers");
+  return own.every((controller) => !wanted.includes(controller) || enabled.includes(controller));
+}
+
 /** Creates a cgroup and its ancestors; in version 2 each ancestor enables the controllers for its children. */
-function createGroup({ version, mount }: MountedHierarchy, path: string): void {
+function createGroup({ version, mount }: MountedHierarchy, path: string, wanted: readonly string[]): void {
   let folder = mount;
   for (const part of path.split("/").filter(Boolean)) {
-    if (version === 2) delegate(folder);
+    if (version === 2) delegate(folder, wanted);
     folder = join(folder, part);
     if (!existsSync(folder)) mkdirSync(folder);
+  }
+}
+
+/** Whether this process is in the root of a container's cgroups. */
+const isContainerRoot = ({ mount, own }: MountedHierarchy): boolean => own === "/" && existsSync(join(mount, "cgroup.type"));
+
+/** Group for the processes of a container, which leave the root of its cgroups to groups with controllers. */
+const containerGroup = "keelson-init";
+
+/**
+ * In a container, the root of the cgroups that it sees is a group like any other, whose processes keep its children from having controllers.
+ * Moves them, as container engines that run in containers do. The root of a machine's cgroups has no such rule, and no type.
+ */
+function vacateRoot(found: MountedHierarchy, wanted: readonly string[]): void {
+  const { mount } = found;
+  if (!isContainerRoot(found) || !isWritable(mount)) return;
+  delegate(mount, wanted);
+  if (isDelegated(mount, wanted)) return;
+  const folder = join(mount, containerGroup);
+  if (!existsSync(folder)) mkdirSync(folder);
+  for (const pid of readWords(mount, "cgroup.procs")) {
+    try {
+      writeFileSync(join(folder, "cgroup.procs"), pid);
+    } catch {
+      // The process has exited.
+    }
   }
 }
 
@@ -102,25 +139,48 @@ function groupProblem(path: string): string | undefined {
   return `cgroupParent: ${JSON.stringify(path)} must be a path such as /keelson/sandboxes, without ..`;
 }
 
+/** Parent of the cgroups of programs if the supervisor's own cgroup cannot have children with controllers. */
+export const sharedParent = "/keelson";
+
 /**
  * The hierarchies in which this process may create cgroups. `root` is the parent cgroup in each, as a path below the mount, created if
- * missing; default: the supervisor's own, so that its limits apply to its programs too. Throws `Unsupported` for an invalid `root`.
+ * missing. Default: the supervisor's own, so that its limits apply to its programs too, or {@link sharedParent} where processes in it, such
+ * as the shell of a session, keep its children from having limits. Throws `Unsupported` for an invalid `root`.
  */
 export function discoverCgroups(root?: string, sources: CgroupSources = readSources()): readonly CgroupHierarchy[] {
   const problem = root === undefined ? undefined : groupProblem(root);
   if (problem !== undefined) throw new ExecutionError("Unsupported", problem);
+  const { controllers: wanted = allControllers } = sources;
   return parseHierarchies(sources).flatMap((found): readonly CgroupHierarchy[] => {
-    const parent = join(found.mount, root ?? found.own);
+    const { version, mount } = found;
     try {
-      if (root !== undefined) createGroup(found, root);
+      if (version === 2) vacateRoot(found, wanted);
+      if (root !== undefined) createGroup(found, root, wanted);
+      const parent = join(mount, root ?? defaultParent(found, wanted));
       if (!existsSync(join(parent, "cgroup.procs")) || !isWritable(parent)) return [];
-      const { version, mount } = found;
-      if (version === 2) return [{ version, mount, parent, controllers: delegate(parent) }];
+      if (version === 2) return [{ version, mount, parent, controllers: delegate(parent, wanted) }];
       return [{ version, mount, parent, controllers: new Set(allControllers.filter((c) => found.controllers.includes(c))) }];
     } catch {
       return [];
     }
   });
+}
+
+/** The parent cgroup of programs without a `root`. */
+function defaultParent(found: MountedHierarchy, wanted: readonly string[]): string {
+  const { version, mount, own } = found;
+  const [folder, shared] = [join(mount, own), join(mount, sharedParent)];
+  if (version === 1 || !isWritable(mount) || !isWritable(folder)) return own;
+  delegate(folder, wanted);
+  // In a container, a supervisor that starts again is in the group that its processes have moved to.
+  if (isDelegated(folder, wanted) && !isContainerRoot(found)) return own;
+  try {
+    createGroup(found, sharedParent, wanted);
+    delegate(shared, wanted);
+    return isDelegated(shared, wanted) ? sharedParent : own;
+  } catch {
+    return own;
+  }
 }
 
 /** Cgroup of the shims below a dedicated parent: version 2 allows no process in the parent itself. */

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { createCgroup, type ProgramCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
-import { discoverCgroups, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import { discoverCgroups, removeEmptyParent, sharedParent } from "../cgroup/cgroup-hierarchies.ts";
 import { limitProgramPids } from "../cgroup/group-limits.ts";
 import {
   enterProgramGroup,
@@ -75,6 +75,6 @@ export class LaunchContexts {
   close(): void {
     const { cgroupParent, group } = this.#options;
     if (group !== undefined) removeEmptyGroup(this.current.hierarchies);
-    if (typeof cgroupParent === "string") removeEmptyParent(cgroupParent);
+    if (cgroupParent !== false) removeEmptyParent(cgroupParent ?? sharedParent);
   }
 }
