@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(async () => {
   // Programs outlive `keelson up`.
   await keelson.kubectl("delete", "integrationtests", "--all");
-  await keelson.kubectl("delete", "sandboxes,sandboxpools,apps.middleware.io,rhinojobs", "--all", "--timeout=45s");
+  await keelson.kubectl("delete", "sandboxes,sandboxpools,apps.middleware.io,rhinojobs,mpijobs", "--all", "--timeout=45s");
   await keelson.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=45s");
   await keelson[Symbol.asyncDispose]();
   folder[Symbol.dispose]();

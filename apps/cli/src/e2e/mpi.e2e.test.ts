@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { Job, Pod, Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
-import { MPIJob, RhinoJob } from "@keelson/mpi";
+import { RhinoJob } from "@keelson/mpi";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { startKeelson } from "../testing/keelson-process.ts";
 import { killAndRestart } from "../testing/kill.ts";
@@ -141,24 +141,6 @@ test("run streams the ranks' output and exits with their status; logs -f follows
   expect(await reads.exited).toBe(0);
   expect(reads.output().match(/^from the caller$/gm)).toHaveLength(1);
 
-  const container = { image: "none" };
-  const command = ["mpirun.openmpi", "-n", "4", join(dir, "pi"), "1000"];
-  const template = (rest: object) => ({ spec: { containers: [{ ...container, ...rest }] } });
-  await client.create(MPIJob, {
-    metadata: { name: "kubeflow", namespace },
-    spec: {
-      slotsPerWorker: 2,
-      mpiReplicaSpecs: {
-        Launcher: { template: template({ name: "mpi-launcher", command }) },
-        Worker: { replicas: 2, template: template({ name: "mpi-worker", command: ["/usr/sbin/sshd", "-De"] }) },
-      },
-    },
-  });
-  const succeeded = await watched(client, MPIJob, "kubeflow", (each) => each?.status?.completionTime !== undefined);
-  expect(succeeded?.status).toMatchObject({ jobStatus: "Completed", exitCode: 0 });
-  const [launcherPod = ""] = succeeded?.status?.launcherPodNames ?? [];
-  expect(await keelson.kubectl("logs", launcherPod)).toContain("pi is 3.14159274, by 4 ranks and 1000 strips");
-  await client.deleteCollection(MPIJob, { namespace });
   await client.deleteCollection(RhinoJob, { namespace });
   await expect.poll(async () => (await client.list(RhinoJob, { namespace })).items).toEqual([]);
 });
