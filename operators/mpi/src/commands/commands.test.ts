@@ -207,6 +207,21 @@ describe("keelson mpi", () => {
     expect((await start("explain", ["other"])).exitCode).toBe(1);
   });
 
+  it("lists and explains MPIJobs too, if the cluster has them", async () => {
+    await create();
+    expect((await start("list", [])).out).toMatch(/^pi .* RhinoJob$/m);
+    await environment.stop();
+    environment = await startTestEnvironment({ crds: [RhinoJob.crd, MPIJob.crd] });
+    client = createClient({ transport: environment.transport(), fieldManager: "test" });
+    const template = { spec: { containers: [{ name: "c", image: "x", command: ["mpirun", "pi"] }] } };
+    const spec = { slotsPerWorker: 2, mpiReplicaSpecs: { Launcher: { template }, Worker: { replicas: 3, template } } };
+    await client.create(MPIJob, { metadata: { name: "v2", namespace }, spec });
+    const status = { jobStatus: "Failed" as const, message: "the command failed", exitCode: 3 };
+    await client.applyStatus(MPIJob, { metadata: { name: "v2", namespace }, status });
+    expect((await start("list", [])).out).toMatch(/^v2 +6 +Failed +3 .* MPIJob$/m);
+    expect((await start("explain", ["v2"])).out).toContain("v2: Failed: the command failed\n");
+  });
+
   it("prints the manifest and the launch line in a dry run, and creates nothing", async () => {
     const flags = { "dry-run": true as const, np: "3", slots: "2", name: "pi", retries: "1", mpi: "OpenMPI" };
     const { exitCode, out, err } = await start("run", ["/bin/echo", "a b"], flags);

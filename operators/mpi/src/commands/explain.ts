@@ -1,9 +1,10 @@
-import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { type CommandDefinition, renderTable } from "@keelson/operator";
 import { labels } from "../api/names.ts";
-import { RhinoJob } from "../api/rhino-job.ts";
+import type { JobView } from "../controllers/job-view.ts";
 import { exitCodeOf, podTrouble, terminationMessage } from "../controllers/pod-trouble.ts";
+import { findJob } from "./find-job.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** `keelson mpi explain NAME`. */
@@ -17,22 +18,22 @@ export const explainCommand: CommandDefinition = {
     const name = args[0] ?? "";
     const client = await connect();
     try {
-      const job = await client.get(RhinoJob, { namespace, name }, { signal });
+      const job = await findJob(client, { namespace, name }, signal);
+      if (job === undefined) {
+        stderr.write(`job ${name} not found in namespace ${namespace}; list jobs: keelson mpi list -n ${namespace}\n`);
+        return 1;
+      }
       const labelSelector = `${labels.uid}=${job.metadata.uid}`;
       const { items } = await client.list(Pod, { namespace, labelSelector, signal });
       stdout.write(describe(job, items));
       return 0;
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-      stderr.write(`rhinojob ${name} not found in namespace ${namespace}\n`);
-      return 1;
     } finally {
       await client.close();
     }
   },
 };
 
-function describe({ metadata, status = {} }: DeepReadonly<RhinoJob>, pods: readonly DeepReadonly<PodObject>[]): string {
+function describe({ metadata, status = {} }: JobView, pods: readonly DeepReadonly<PodObject>[]): string {
   const { jobStatus = "Pending", message = "", attempt = 1, failures = 0, conditions = [] } = status;
   const lines = [
     `${metadata.name}: ${jobStatus}${message === "" ? "" : `: ${message}`}`,

@@ -1,6 +1,9 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { ignoreNotFound } from "@keelson/api-machinery";
 import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import { MPIJob } from "../api/mpi-job.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
+import type { JobView } from "../controllers/job-view.ts";
+import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** `keelson mpi list`. */
@@ -14,7 +17,13 @@ export const listCommand: CommandDefinition = {
       const allNamespaces = flags["all-namespaces"] === true;
       const namespace = allNamespaces ? undefined : namespaceFlag.read(flags);
       const { items } = await client.list(RhinoJob, { namespace, signal });
-      stdout.write(formatResult({ flags }, items, () => describe(items, allNamespaces, namespace)));
+      // The cluster may not have MPIJobs.
+      const { items: mpiJobs = [] } = (await ignoreNotFound(client.list(MPIJob, { namespace, signal }))) ?? {};
+      const rows = [
+        ...items.map((job) => rowOf(job, RhinoJob.kind, allNamespaces)),
+        ...mpiJobs.map((job) => rowOf(viewOfMpiJob(job), MPIJob.kind, allNamespaces)),
+      ];
+      stdout.write(formatResult({ flags }, [...items, ...mpiJobs], () => describe(rows, allNamespaces, namespace)));
       return 0;
     } finally {
       await client.close();
@@ -22,19 +31,23 @@ export const listCommand: CommandDefinition = {
   },
 };
 
-function describe(jobs: readonly DeepReadonly<RhinoJob>[], allNamespaces: boolean, namespace: string | undefined): string {
-  if (jobs.length === 0) {
+function describe(rows: readonly string[][], allNamespaces: boolean, namespace: string | undefined): string {
+  if (rows.length === 0) {
     const where = allNamespaces ? "" : ` in namespace ${namespace ?? ""}`;
     return `No jobs${where}; create one: keelson mpi run -n 2 -- PROGRAM\n`;
   }
-  const rows = jobs.map(({ metadata, spec, status }) => [
+  const head = [...(allNamespaces ? ["NAMESPACE"] : []), "NAME", "PARALLELISM", "STATUS", "EXIT", "CREATED", "KIND"];
+  return renderTable([head, ...rows]);
+}
+
+function rowOf({ metadata, spec, status }: JobView, kind: string, allNamespaces: boolean): string[] {
+  return [
     ...(allNamespaces ? [metadata.namespace ?? ""] : []),
     metadata.name ?? "",
     String(spec.parallelism),
     status?.jobStatus ?? "Pending",
     String(status?.exitCode ?? ""),
     metadata.creationTimestamp ?? "",
-  ]);
-  const head = [...(allNamespaces ? ["NAMESPACE"] : []), "NAME", "PARALLELISM", "STATUS", "EXIT", "CREATED"];
-  return renderTable([head, ...rows]);
+    kind,
+  ];
 }
