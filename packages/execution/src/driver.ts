@@ -122,6 +122,8 @@ export interface ExecSpec {
    * `containerd`, or `bubblewrap` with `isolation.hasPrivateUser`. Default: the program's user.
    */
   readonly user?: string;
+  /** Whether `kill` also ends processes that have left the command's group, and the next driver ends what it finds. Default false. */
+  readonly isContained?: boolean;
   /** Runs the command on a terminal of this size, which merges standard output and error. Default: pipes. */
   readonly terminal?: TerminalSize;
 }
@@ -256,12 +258,10 @@ export interface WarmPrograms {
 }
 
 /**
- * Runs programs below one folder and adopts them after a restart. Created by `createProcessDriver` and its siblings, which all pass
- * one contract suite.
+ * Runs programs below one folder and adopts them after a restart. `createProcessDriver` and its siblings create it and pass one contract suite.
  *
- * **Guarantees**: the spec is on disk before the program starts, and the exit status before `exited` resolves; a driver opened on the
- * folder of a dead one supervises the programs that still run (identified by pid and start time) and knows the exit status of the
- * others; programs outlive `close`.
+ * **Guarantees**: the spec is on disk before the program starts, and the exit status before `exited` resolves; a driver opened on the folder of a
+ * dead one supervises the programs that still run (identified by pid and start time) and knows the exit status of the others; programs outlive `close`.
  */
 export interface Driver {
   readonly name: "process" | "bubblewrap" | "containerd";

@@ -3,6 +3,8 @@ import { join } from "node:path";
 import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 import { type CgroupLimit, cgroupLimitsOf, controllerOf, setCgroupLimit } from "./cgroup-limits.ts";
 import type { Limits } from "../driver.ts";
+import { execFoldersIn } from "./exec-cgroup.ts";
+import { entryFile, trackingHierarchy } from "./tracking-hierarchy.ts";
 import { describeError, errorCode } from "../files/file-error.ts";
 
 /** The cgroups of one program. Their names derive from the program, so a later supervisor finds them without a record. */
@@ -12,27 +14,6 @@ export interface ProgramCgroup {
   readonly message?: string;
   /** Files to which a single-threaded process writes `0` to enter all cgroups. */
   readonly entryFiles: readonly string[];
-}
-
-/**
- * The hierarchy whose cgroup tracks every process of a program, so that they can be listed and killed. On a machine with both versions
- * it is version 1: a process enters its cgroups immediately, and those of version 2 only after an RCU grace period.
- */
-function trackingHierarchy(hierarchies: readonly CgroupHierarchy[]): CgroupHierarchy | undefined {
-  return (
-    hierarchies.find((hierarchy) => hierarchy.version === 1 && hierarchy.controllers.has("pids")) ??
-    hierarchies.find((hierarchy) => hierarchy.version === 2) ??
-    hierarchies[0]
-  );
-}
-
-/**
- * The file by which a process enters a cgroup. Moving a whole process blocks every fork on the machine and takes about 10 ms; moving
- * the calling thread alone (`tasks`, Linux 5.5) does not. Version 2 does not let a thread leave its process's cgroup, so there the
- * whole process moves.
- */
-function entryFile({ version, parent }: CgroupHierarchy, name: string): string {
-  return join(parent, name, version === 1 ? "tasks" : "cgroup.procs");
 }
 
 /**
@@ -86,15 +67,28 @@ export function createCgroup(
   return { applied, entryFiles, ...(problems.length > 0 && { message: `not enforced: ${problems.join("; ")}` }) };
 }
 
-/** Pids in a program's cgroup; undefined if it has none (no hierarchy, or already removed). */
+/** Pids in a program's cgroup and those of its contained commands; undefined if it has none (no hierarchy, or already removed). */
 export function readCgroupPids(hierarchies: readonly CgroupHierarchy[], name: string): readonly number[] | undefined {
   const hierarchy = trackingHierarchy(hierarchies);
   if (hierarchy === undefined) return undefined;
+  const folder = join(hierarchy.parent, name);
   try {
-    const text = readFileSync(join(hierarchy.parent, name, "cgroup.procs"), "latin1");
-    return text.split("\n").filter(Boolean).map(Number);
+    return [pidsIn(folder), ...execFoldersIn(folder).map((id) => existingPidsIn(join(folder, id)))].flat();
   } catch {
     return undefined;
+  }
+}
+
+function pidsIn(folder: string): readonly number[] {
+  return readFileSync(join(folder, "cgroup.procs"), "latin1").split("\n").filter(Boolean).map(Number);
+}
+
+/** None if the cgroup was just removed. */
+function existingPidsIn(folder: string): readonly number[] {
+  try {
+    return pidsIn(folder);
+  } catch {
+    return [];
   }
 }
 
@@ -137,12 +131,17 @@ export function removeCgroup(hierarchies: readonly CgroupHierarchy[], name: stri
   let isRemoved = true;
   for (const { parent } of hierarchies) {
     try {
-      rmdirSync(join(parent, name));
+      removeWithExecs(join(parent, name));
     } catch (error) {
       if (errorCode(error) !== "ENOENT") isRemoved = false;
     }
   }
   return isRemoved;
+}
+
+function removeWithExecs(folder: string): void {
+  for (const id of execFoldersIn(folder)) rmdirSync(join(folder, id));
+  rmdirSync(folder);
 }
 
 /** The names of programs' cgroups. */
@@ -158,7 +157,7 @@ export function removeStaleCgroups(hierarchies: readonly CgroupHierarchy[], befo
       const folder = join(parent, name);
       try {
         if (!tagPattern.test(name) || statSync(folder).ctimeMs >= before || wasOomKilled(hierarchies, name)) continue;
-        rmdirSync(folder);
+        removeWithExecs(folder);
       } catch {
         // In use, or already removed.
       }

@@ -261,3 +261,40 @@ test("reports an unwritable folder with one clear error", async () => {
     message: expect.stringMatching(`${below}.*not a directory`),
   });
 });
+
+test.each([
+  // Not every machine lets a supervisor create cgroups. Without them, a process that clears its environment escapes.
+  ["with cgroups", undefined, "env -i "],
+  ["without cgroups", false, ""],
+] as const)("ends what a contained command has left behind, %s", async (_, cgroupParent, cleared) => {
+  const start = async (): Promise<Driver> => {
+    driver = await createProcessDriver({
+      ...{ dir, clock: systemClock, random: Math.random },
+      ...(cgroupParent === false && { cgroupParent }),
+    });
+    return driver;
+  };
+  const work = join(dir, "a", "work");
+  const contained = async (name: string) => {
+    const leave = `(setsid ${cleared}/bin/sh -c 'echo $$ >${name}; while :; do sleep 600; done' &); echo started; exec sleep 600`;
+    const session = await driver?.get("a")?.exec({ command: ["/bin/sh", "-c", leave], isContained: true });
+    session?.stdout.resume();
+    const pid = Number(await content(join(work, name)));
+    return { session, pid, startTime: readStat(pid)?.startTime ?? -1 };
+  };
+  const program = await (await start()).start({ id: "a", command: ["sleep", "600"] });
+  const first = await contained("first");
+  const other = await contained("other");
+  await first.session?.kill();
+  await first.session?.exited();
+  expect(isAlive(first.pid, first.startTime)).toBe(false);
+  expect(isAlive(other.pid, other.startTime)).toBe(true);
+  expect(program.state.kind).toBe("running");
+  // As if the supervisor was killed: its commands go on.
+  await driver?.close();
+  expect(isAlive(other.pid, other.startTime)).toBe(true);
+  const next = (await start()).get("a");
+  await ended(other.pid, other.startTime);
+  expect(next?.state.kind).toBe("running");
+  expect(await next?.stop()).toMatchObject({ reason: "Stopped" });
+});

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { entryFilesOf } from "../cgroup/cgroup.ts";
 import { updateCgroup } from "../cgroup/cgroup-update.ts";
 import { freeze, isFrozen, thaw } from "../cgroup/freezer.ts";
@@ -19,6 +20,7 @@ import { keepWork } from "../program/size-limit.ts";
 import { readExit, readTermination } from "../shim/shim-exit.ts";
 import { cleanUpCgroup, type LaunchContext, treeOf, withCgroupView } from "./launch-context.ts";
 import { type LaunchedProgram, type LaunchRequest, StartFailure, type Termination } from "./launcher.ts";
+import { containedExec, createExecTree, type ExecTree, execVariable } from "./exec-tree.ts";
 import { elapsedMs, isAlive } from "./proc.ts";
 import { killTree, listTree, type ProcessTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
 
@@ -138,14 +140,22 @@ export class LaunchedProcess implements LaunchedProgram {
     const joined =
       wrapper === undefined ? undefined : await wrapping.join?.(withCgroupView(this.#context, this.#request), exec, wrapper);
     const execution = joined ?? { command: exec.command, cwd: exec.cwd ?? cwd, env, files: [] };
-    return spawnExec({
+    const tree = exec.isContained === true ? this.#execTree() : undefined;
+    const session = spawnExec({
       ...execution,
-      env: { ...execution.env, [programVariable]: folder.tag },
+      env: { ...execution.env, [programVariable]: folder.tag, ...(tree && { [execVariable]: tree.id }) },
       ...(spec.oomScoreAdjustment !== undefined && { oomScoreAdjustment: spec.oomScoreAdjustment }),
-      groups: this.cgroupEntries,
+      groups: tree === undefined ? this.cgroupEntries : createExecTree(tree, this.cgroupEntries),
       ...(user !== undefined && joined?.changesUser !== true && { user }),
       ...(exec.terminal !== undefined && { terminal: exec.terminal }),
     });
+    return tree === undefined ? session : containedExec(session, tree);
+  }
+
+  #execTree(): ExecTree {
+    const { folder, deadlines } = this.#request;
+    const id = `exec-${randomBytes(8).toString("hex")}`;
+    return { id, tag: folder.tag, hierarchies: this.#context.hierarchies, deadlines };
   }
 
   async cleanUp({ isDiscarded }: { readonly isDiscarded: boolean }): Promise<void> {

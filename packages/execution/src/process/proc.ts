@@ -82,6 +82,15 @@ export async function hasEnvironment(pid: number, assignment: string): Promise<b
   }
 }
 
+/** Whether a process was started with a variable in its environment; false if its environment is not readable. */
+export async function hasVariable(pid: number, name: string): Promise<boolean> {
+  try {
+    return (await readFile(`/proc/${pid}/environ`, "latin1")).split("\0").some((each) => each.startsWith(`${name}=`));
+  } catch {
+    return false;
+  }
+}
+
 /** The boot id, which changes with every boot. */
 export function readBootId(): string {
   return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();

@@ -20,7 +20,7 @@ import { hostUser } from "../program/program-user.ts";
 import type { UserIds } from "../program/user.ts";
 import { readExit } from "../shim/shim-exit.ts";
 import { exitFileBytes, type Shim, type ShimRequest, spawnShim } from "../shim/shim.ts";
-import { watchAdopted } from "../shim/shim-watch.ts";
+import { watchAdopted, watchShim } from "../shim/shim-watch.ts";
 import { commandLine } from "./command-line.ts";
 import { cleanUpCgroup, treeOf, withCgroupView } from "./launch-context.ts";
 import { LaunchContexts, type LaunchContextsOptions } from "./launch-contexts.ts";
@@ -34,6 +34,7 @@ import {
   type PreparedSlot,
   StartFailure,
 } from "./launcher.ts";
+import { killLeftExecs } from "./exec-tree.ts";
 import { isAlive, readBootId, readStat } from "./proc.ts";
 import { OpenedFiles } from "./opened-files.ts";
 import { killTree } from "./process-tree.ts";
@@ -176,7 +177,9 @@ class ProcessLauncher implements Launcher {
     const shim = { pid: Number(identity.shimPid), startTime: Number(identity.shimStartTime) };
     const isSameBoot = identity.bootId === this.#bootId;
     const isShimAlive = (): boolean => isSameBoot && isAlive(shim.pid, shim.startTime);
-    return new LaunchedProcess(this.#contexts.of(request.folder), request, {
+    const context = this.#contexts.of(request.folder);
+    if (isSameBoot) void killLeftExecs(context.hierarchies, request);
+    return new LaunchedProcess(context, request, {
       shim,
       isShimAlive: isShimAlive(),
       limits: limitsFromJson(identity),
@@ -288,13 +291,3 @@ class ProcessLauncher implements Launcher {
 }
 
 const shimKilled = "the program's shim was killed, so its exit status is unknown";
-
-/** Calls `onEnd` when a shim that this process started has terminated. Returns a function that stops watching. */
-function watchShim(shim: Shim, onEnd: () => void): () => void {
-  let isWatching = true;
-  void shim.ended.then(() => isWatching && onEnd());
-  return () => {
-    isWatching = false;
-    shim.unref();
-  };
-}

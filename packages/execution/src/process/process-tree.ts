@@ -115,18 +115,32 @@ export async function signalTree(tree: ProcessTree, signal: NodeJS.Signals): Pro
 /** Maximum pause between two checks of killed processes. */
 const maxKillPauseMs = 500;
 
+/** Processes to kill. */
+export interface KilledProcesses {
+  /** Those that are alive. */
+  readonly list: () => Promise<readonly ProcessStat[]>;
+  /** Keeps them from starting others, where possible. */
+  readonly seal: () => void;
+  readonly deadlines: Deadlines;
+}
+
+/** Kills every process of a program; resolves when none is left. */
+export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise<void> {
+  await killProcesses({ list: () => listTree(tree), seal: () => sealCgroup(tree.hierarchies, tree.tag), deadlines });
+}
+
 /**
- * Kills every process of a program; resolves when none is left. Checks after 1, 2, 4 ... ms, because the kernel does not notify about
+ * Kills processes until none is left. Checks after 1, 2, 4 ... ms, because the kernel does not notify about
  * processes that are not children. A process in uninterruptible sleep (a dead network disk) delays this until the kernel releases it.
  */
-export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise<void> {
+export async function killProcesses({ list, seal, deadlines }: KilledProcesses): Promise<void> {
   const seen = new Map<number, ProcessStat>();
   for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, maxKillPauseMs)) {
-    for (const stat of await listTree(tree)) seen.set(stat.pid, stat);
+    for (const stat of await list()) seen.set(stat.pid, stat);
     // An exiting process has lost its environment, so it is not listed, but it is still alive.
     const left = [...seen.values()].filter(({ pid, startTime }) => isAlive(pid, startTime));
     if (left.length === 0) return;
-    sealCgroup(tree.hierarchies, tree.tag);
+    seal();
     for (const stat of left) signalProcess(stat, "SIGKILL");
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
   }

@@ -1,5 +1,6 @@
 import { watchAlive } from "../io/fifo-pool.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
+import type { Shim } from "./shim.ts";
 
 /** Interval for checking an adopted shim without a FIFO (a file system that lacks them). The only polling in this package. */
 const pollIntervalMs = 5000;
@@ -33,5 +34,15 @@ export function watchAdopted(request: LaunchRequest, isAlive: () => boolean, onE
   return () => {
     stopped = true;
     cancel();
+  };
+}
+
+/** Calls `onEnd` when a shim that this process started has terminated. Returns a function that stops watching. */
+export function watchShim(shim: Pick<Shim, "ended" | "unref">, onEnd: () => void): () => void {
+  let isWatching = true;
+  void shim.ended.then(() => isWatching && onEnd());
+  return () => {
+    isWatching = false;
+    shim.unref();
   };
 }

@@ -110,8 +110,8 @@ export class TaskExec {
     const { session, onEnd } = this.#options;
     const streams = [this.#forward("stdout", session.stdout), this.#forward("stderr", session.stderr)];
     const { exitCode } = await session.exited();
-    // A process that the command has left behind may keep its output open. Killing the command destroys the streams.
-    await Promise.all(streams);
+    // A process that the command has left behind would outlive it, and may keep its output open.
+    await Promise.all([session.kill(), ...streams]);
     this.#deadline.cancel();
     this.#silence?.cancel();
     session.stdout.destroy();

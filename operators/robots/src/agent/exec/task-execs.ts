@@ -97,7 +97,11 @@ export class TaskExecs {
     if (typeof program === "string") return program;
     this.#starting.set(id, []);
     try {
-      return await program.exec({ command, ...(terminal === undefined ? {} : { terminal, env: { TERM: "xterm" } }) });
+      return await program.exec({
+        command,
+        isContained: true,
+        ...(terminal === undefined ? {} : { terminal, env: { TERM: "xterm" } }),
+      });
     } catch (error) {
       return error instanceof Error ? error.message : String(error);
     }
