@@ -283,3 +283,45 @@ test("a task whose lease ends before its program has started is reported", () =>
   const { effects } = run([leased, granted, { kind: "lease-check", bootMs: 60_000 }, exited(1, exit("Stopped", -1))]);
   expect(reportsIn(effects)).toMatchObject([{ state: "failed", leaseExpired: true }]);
 });
+
+const checked = (health: "passing" | "failing", more: object = {}): AgentEvent => ({
+  ...{ kind: "checked", uid, attempt: 1, run: 0, health, message: "m" },
+  ...more,
+});
+
+test("the health of a program is reported when it changes, and forgotten with the program", () => {
+  const healthy = run([create(1), started(1), checked("failing"), checked("failing"), checked("passing")]);
+  expect(reportsIn(healthy.effects).map(({ event, health }) => [event, health])).toEqual([
+    ["Started", undefined],
+    ["Unhealthy", "failing"],
+    ["Healthy", "passing"],
+  ]);
+  expect(run([checked("passing")], healthy.state).effects).toEqual([]);
+  expect(run([create(1), checked("passing")]).effects.length).toBe(2);
+  expect(run([exited(1)], healthy.state).state.tasks.get(uid)).not.toHaveProperty("health");
+});
+
+test("a program whose checks failed is stopped, and fails or restarts by its policy", () => {
+  const failed = checked("failing", { message: "check web failed 3 times in a row: status 500", restart: true });
+  const plain = run([create(1), started(1), failed]);
+  expect(plain.last).toMatchObject([{ kind: "save" }, { kind: "stop", uid, attempt: 1, run: 0 }]);
+  expect(reportsIn(run([exited(1, exit("Stopped", 143))], plain.state).effects)).toMatchObject([
+    { state: "failed", event: "Failed", message: expect.stringContaining("check web failed 3 times"), exitCode: 143 },
+  ]);
+  const policy = { attempts: 1, interval: "30m", delay: "0s", mode: "fail" as const };
+  const service: AgentEvent = { kind: "create", uid, attempt: 1, order: { ...order, restart: { policy, count: 0 } } };
+  const restarted = run([service, started(1), failed, exited(1, exit("Stopped", 143))]);
+  expect(restarted.state.tasks.get(uid)).toMatchObject({ phase: "waiting" });
+  expect(restarted.state.tasks.get(uid)).not.toHaveProperty("failedCheck");
+  expect(reportsIn(restarted.last)).toMatchObject([{ event: "Restarting", message: expect.stringContaining("check web") }]);
+  const again = run(
+    [
+      { kind: "restart-check" },
+      { ...started(1), run: 1 } as AgentEvent,
+      { ...failed, run: 1 } as AgentEvent,
+      { ...exited(1, exit("Stopped", 143)), run: 1 } as AgentEvent,
+    ],
+    restarted.state,
+  );
+  expect(reportsIn(again.last)).toMatchObject([{ state: "failed", permanent: true }]);
+});

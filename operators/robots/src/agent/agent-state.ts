@@ -1,3 +1,4 @@
+import type { Exited } from "@keelson/execution";
 import type { StatusMessage } from "../protocol/messages.ts";
 import {
   type AgentEffect,
@@ -41,6 +42,8 @@ export function step(state: AgentState, event: AgentEvent, now: number): Step {
     case "rendered":
     case "templates-changed":
       return filesChanged(state, event, now);
+    case "checked":
+      return checked(state, event, now);
     case "removed":
       return removed(state, event.uid, now);
     case "lease-answer":
@@ -129,6 +132,7 @@ function adopt(state: AgentState, held: HeldTask, attempt: number, now: number):
     event: "Started",
     message: `Task continues as attempt ${attempt}`,
     ...(startedAt === undefined ? {} : { startedAt }),
+    ...(held.health === undefined ? {} : { health: held.health }),
   };
   return change(state, withReport(state, renamed, body, now), publish);
 }
@@ -178,15 +182,17 @@ function removed(state: AgentState, uid: string, now: number): Step {
 }
 
 function progress(state: AgentState, event: AgentEvent & { readonly kind: "started" | "exited" }, now: number): Step {
-  const held = currentTask(state, event);
-  if (held === undefined) return { state, effects: [] };
+  const current = currentTask(state, event);
+  if (current === undefined) return { state, effects: [] };
+  const { health: _health, failedCheck, ...held } = current;
   const { order: _, ...rest } = held;
   if (event.kind === "exited") {
-    const restart = planRestart(held, event, now);
+    const exited = exitAfterChecks(event.exited, failedCheck, held);
+    const restart = planRestart(held, { ...event, exited }, now);
     if (restart?.kind === "restart") return change(state, withReport(state, restart.task, restart.body, now), publish);
-    const isLeaseExpired = held.lease?.isFenced === true && event.exited.reason === "Stopped";
+    const isLeaseExpired = held.lease?.isFenced === true && exited.reason === "Stopped";
     const body = {
-      ...reportOfExit(event.exited, event.logs),
+      ...reportOfExit(exited, event.logs),
       ...(event.isDownload === true ? { event: "DownloadFailed" as const } : {}),
       ...(event.isPermanent ? { permanent: true } : {}),
       ...(restart === undefined
@@ -205,9 +211,34 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
     message: "Task started",
     startedAt: new Date(event.startedAt).toISOString(),
   };
-  const keepsOrder = restartsHere(held) || held.order?.templates?.some(mayChange) === true;
+  const keepsOrder = restartsHere(held) || held.order?.templates?.some(mayChange) === true || held.order?.checks !== undefined;
   const running: HeldTask = { ...(keepsOrder ? held : rest), phase: "running" };
   return change(state, withReport(state, running, body, now), publish);
+}
+
+/** A program that was stopped because its checks failed has failed. */
+function exitAfterChecks(exited: Exited, failedCheck: string | undefined, { lease }: Pick<HeldTask, "lease">): Exited {
+  if (failedCheck === undefined || exited.reason !== "Stopped" || lease?.isFenced === true) return exited;
+  return { ...exited, reason: "Error", message: failedCheck };
+}
+
+function checked(state: AgentState, event: AgentEvent & { readonly kind: "checked" }, now: number): Step {
+  const held = currentTask(state, event);
+  if (held?.phase !== "running" || held.failedCheck !== undefined) return { state, effects: [] };
+  const { uid, attempt, run, health, message } = event;
+  if (event.restart === true) {
+    return change(state, { ...held, health, failedCheck: message }, () => [{ kind: "stop", uid, attempt, run }]);
+  }
+  if (held.health === health) return { state, effects: [] };
+  const startedAt = held.report?.startedAt;
+  const body: ReportBody = {
+    state: "running",
+    event: health === "passing" ? "Healthy" : "Unhealthy",
+    message: `Task is ${health === "passing" ? "healthy" : "unhealthy"}: ${message}`,
+    health,
+    ...(startedAt === undefined ? {} : { startedAt }),
+  };
+  return change(state, withReport(state, { ...held, health }, body, now), publish);
 }
 
 /** The task of an event about a program, if it is its current program. */

@@ -1,6 +1,6 @@
 import type { AgentOptions } from "../commands/start-agent.ts";
 import { execFeature } from "../protocol/exec-messages.ts";
-import { leasesFeature, type RegisterMessage, signalsFeature, topics } from "../protocol/messages.ts";
+import { checksFeature, leasesFeature, type RegisterMessage, signalsFeature, topics } from "../protocol/messages.ts";
 import { authorityFeature } from "../identity/authority/trusting-robots.ts";
 import type { AgentState } from "./held-task.ts";
 import type { AgentCredential } from "./identity/agent-credential.ts";
@@ -47,6 +47,7 @@ export class Announcements {
       // Signals and commands are signed, so they require a key. Only a registration with a key has a nonce.
       features: [
         leasesFeature,
+        checksFeature,
         ...(nonce === undefined ? [] : [signalsFeature, execFeature]),
         ...membership.pins.map(authorityFeature),
       ],

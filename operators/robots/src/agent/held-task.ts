@@ -1,5 +1,6 @@
 import type { Exited } from "@keelson/execution";
 import type { LeasedTask, StatusMessage } from "../protocol/messages.ts";
+import type { Health } from "./checks/check-state.ts";
 import type { TaskOrder } from "./tasks/task-order.ts";
 import type { LogTails, ReportBody } from "./tasks/task-reports.ts";
 
@@ -38,6 +39,10 @@ export interface HeldTask {
   readonly lease?: TaskLease;
   /** Set once the files of this attempt are in the task's folder: the digest of each template's content. */
   readonly rendered?: readonly string[];
+  /** Health of the running program, as it was last reported. */
+  readonly health?: Health;
+  /** Set while the program is being stopped because its health checks failed: the check that did. */
+  readonly failedCheck?: string;
   /** Set while the program is being stopped because a template changed. It then starts again. */
   readonly isReloading?: boolean;
   /** Time of the last change by the wall clock. The oldest records are dropped first; clock jumps only affect that order. */
@@ -126,6 +131,16 @@ export type AgentEvent =
       readonly restart: boolean;
       /** Signals that the program gets, unless it is restarted. */
       readonly signals: readonly string[];
+    }
+  /** The health of a program was seen, or its checks have failed so often that it is restarted. */
+  | {
+      readonly kind: "checked";
+      readonly uid: string;
+      readonly attempt: number;
+      readonly run: number;
+      readonly health: Health;
+      readonly message: string;
+      readonly restart?: boolean;
     }
   | { readonly kind: "removed"; readonly uid: string }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }

@@ -17,8 +17,8 @@ const networks = (description: string) =>
   Type.Array(
     Type.Object({
       mbits: Type.Optional(int32("Bandwidth in megabits per second.", { minimum: 0 })),
-      reservedPorts: Type.Optional(ports("Ports with a fixed number.")),
-      dynamicPorts: Type.Optional(ports("Ports whose number the robot chooses.")),
+      reservedPorts: Type.Optional(ports("Ports with a fixed number, value.")),
+      dynamicPorts: Type.Optional(ports("Ports whose number the robot chooses when the program starts.")),
     }),
     { description },
   );
@@ -38,7 +38,7 @@ export const TaskResources = Type.Object(
     ),
     disk: Type.Optional(quantity("Disk, in the units of memory. Stored; it has no effect yet.")),
     iops: Type.Optional(int64("Disk operations per second. Stored; it has no effect yet.")),
-    networks: Type.Optional(networks("Networks. Stored; they have no effect yet.")),
+    networks: Type.Optional(networks("Networks. The program gets each port as K8S4R_PORT_<LABEL>; mbits has no effect.")),
     devices: Type.Optional(Type.Array(DeviceRequest, { description: "Devices.", maxItems: 16 })),
   },
   { description: "Resources that the task requests from its robot." },

@@ -65,6 +65,10 @@ const status = Type.Object(
     runningSince: Type.Optional(
       time("Time since which the program runs without a restart, by the operator's clock. Unset while it does not run."),
     ),
+    health: Type.Optional(
+      choice(["passing", "failing"], "Whether the checks of the task's services pass. Unset: unknown, or it has none."),
+    ),
+    passingSince: Type.Optional(time("Time since which they pass, by the operator's clock.")),
     finishedAt: Type.Optional(time("End of the program, by the robot's clock.")),
     exitCode: Type.Optional(int32("Exit code of the program; 128 plus the signal number if a signal ended it.")),
     signal: Type.Optional(int32("Number of the signal that ended the program.")),

@@ -272,6 +272,8 @@ function readStatus(robotId: string, uid: string, get: GetField): Incoming | Rej
     if (value !== undefined) message[field] = value;
   }
   if (get("permanent") === true) message.permanent = true;
+  const health = get("health");
+  if (health === "passing" || health === "failing") message.health = health;
   if (get("leaseExpired") === true) message.leaseExpired = true;
   for (const field of ["logsStdout", "logsStderr"]) {
     const value = get(field);

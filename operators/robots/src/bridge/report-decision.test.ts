@@ -44,6 +44,27 @@ describe("decideReport", () => {
     expect(decide({ ...dispatching, state: "running", seq: 0 }, downloading).kind).toBe("ignore");
   });
 
+  it("stores since when the checks of a task pass, until its program ends or starts again", () => {
+    const running: Task["status"] = { state: "running", attempt: 2, seq: 1, runningSince: "2025-12-31T00:00:00Z" };
+    const passing = { ...running, health: "passing" as const, passingSince: "2025-12-31T12:00:00Z" };
+    const now = "2026-01-01T00:00:00.000Z";
+    const next = (status: Task["status"], extra: Partial<StatusMessage>) => {
+      const decision = decide(status, report("running", { seq: 2, event: "Healthy", ...extra }));
+      return decision.kind === "write" ? [decision.status.health, decision.status.passingSince] : decision.kind;
+    };
+    expect(next(running, { health: "passing" })).toEqual(["passing", now]);
+    expect(next(passing, { health: "passing" })).toEqual(["passing", "2025-12-31T12:00:00Z"]);
+    expect(next(passing, { event: "Unhealthy", health: "failing" })).toEqual(["failing", undefined]);
+    expect(next(passing, { event: "Started" })).toEqual([undefined, undefined]);
+    expect(next(passing, { event: "Restarting" })).toEqual([undefined, undefined]);
+    expect(next({ ...running, health: "failing" }, { health: "passing" })).toEqual(["passing", now]);
+    const end = decide(passing, report("failed", { seq: 2, event: "Failed" }));
+    expect(end).not.toHaveProperty("status.health");
+    // The report of the start was replaced before it arrived.
+    const lost = { ...running, reason: "Restarting", runningSince: undefined } as unknown as Task["status"];
+    expect(decide(lost, report("running", { seq: 2, event: "Healthy" }))).toHaveProperty("status.runningSince", now);
+  });
+
   it("ignores a robot that the task is not bound to (B5)", () => {
     expect(decide(dispatching, report("completed"), "robot-002").kind).toBe("ignore");
   });

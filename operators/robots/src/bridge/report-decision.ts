@@ -56,6 +56,8 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     logsStderr: _err,
     permanent: _permanent,
     runningSince: _running,
+    health: _health,
+    passingSince: _passing,
     ...kept
   } = before;
   // Before the first report of this attempt, the stored start is the last attempt's.
@@ -74,6 +76,7 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
       seq: report.seq ?? lastSeq + 1,
       ...(startedAt === undefined ? {} : { startedAt }),
       ...(runningSince === undefined ? {} : { runningSince }),
+      ...healthAfter(task, report, nowText),
       ...(hasEnded ? { finishedAt: report.finishedAt ?? nowText } : {}),
       ...(report.restartCount === undefined ? {} : { restartCount: report.restartCount, lastRestartTime: nowText }),
       ...((hasEnded || report.event === "Restarting") && exitCode !== undefined ? { exitCode } : {}),
@@ -97,7 +100,22 @@ function eventOf({ status }: DeepReadonly<Task>, { event, updatedAt, message }: 
 /** A robot's clock may be off, so this is the time at which its report arrived. */
 function runningSinceOf({ status }: DeepReadonly<Task>, { state, event }: StatusMessage, now: string): string | undefined {
   if (state !== "running" || event === "Restarting") return undefined;
-  return event === "Started" || status?.state !== "running" ? now : status.runningSince;
+  const isNew = event === "Started" || status?.state !== "running" || status.reason === "Restarting";
+  return isNew ? now : status.runningSince;
+}
+
+/** A program that was started has no health until its agent reports one. */
+function healthAfter(
+  { status }: DeepReadonly<Task>,
+  { state, event, health }: StatusMessage,
+  now: string,
+): Pick<TaskStatus, "health" | "passingSince"> {
+  if (state !== "running" || event === "Restarting") return {};
+  const { health: before, passingSince = now } = event === "Started" ? {} : (status ?? {});
+  const current = health ?? before;
+  if (current === undefined) return {};
+  if (current === "failing") return { health: current };
+  return { health: current, passingSince: before === "passing" ? passingSince : now };
 }
 
 function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: StatusMessage): string | undefined {
@@ -137,6 +155,8 @@ export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
     "seq",
     "startedAt",
     "runningSince",
+    "health",
+    "passingSince",
     "finishedAt",
     "exitCode",
     "signal",

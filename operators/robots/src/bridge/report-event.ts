@@ -1,7 +1,7 @@
 import type { StatusMessage } from "../protocol/messages.ts";
 
 /** Reasons of warnings, as in K8s4r. */
-const warnings: readonly StatusMessage["event"][] = ["DownloadFailed", "Failed", "StartFailed", "Timeout"];
+const warnings: readonly StatusMessage["event"][] = ["DownloadFailed", "Failed", "StartFailed", "Timeout", "Unhealthy"];
 
 /** The event of a stored report; undefined if it has none. The reason is the robot's own name of what happened. */
 export function eventOfReport({

@@ -75,6 +75,9 @@ export interface StatusMessage {
     | "Started"
     /** Added, with `running`: the program ended, and the robot restarts it. */
     | "Restarting"
+    /** Added, with `running`: what the health checks of the program found. */
+    | "Healthy"
+    | "Unhealthy"
     | "StartFailed"
     | "Completed"
     | "Failed"
@@ -89,6 +92,8 @@ export interface StatusMessage {
   /** Added: RFC 3339, when the program started and ended. */
   readonly startedAt?: string;
   readonly finishedAt?: string;
+  /** Added, with `running`: whether the health checks of the program pass. Absent: unchanged, or unknown after a start. */
+  readonly health?: "passing" | "failing";
   /** Added, with `failed`: the robot stopped the program because its lease expired. */
   readonly leaseExpired?: boolean;
   /** Added, with `failed`: another attempt would fail in the same way, so the restart policy does not apply. */
@@ -111,6 +116,9 @@ export interface AckMessage {
 
 /** Feature of an agent that runs a task with `disconnect.onRobot: stop` only while it holds the task's lease. */
 export const leasesFeature = "leases";
+
+/** Feature of an agent that runs the health checks of services. */
+export const checksFeature = "checks";
 
 /** An attempt of a task. */
 export interface LeasedTask {

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
+import { checksFeature } from "../protocol/messages.ts";
 import type { Copy } from "./rollout-observation.ts";
 import type { CompleteUpdatePolicy } from "./update-policy.ts";
 
@@ -30,7 +31,7 @@ export function copyOf(wanted: WantedCopy, task: DeepReadonly<Task> | undefined,
   const name = task?.spec.targetRobot ?? wanted.robot;
   const robot = name === undefined ? undefined : robots.get(name);
   const deletedAt = task?.metadata.deletionTimestamp;
-  const health = healthOf(task, policy.minHealthyMs, now);
+  const health = healthOf(task, { minHealthyMs: policy.minHealthyMs, hasChecks: runsChecks(task, robot), now });
   return {
     key: wanted.key,
     ...(name === undefined ? {} : { robot: name }),
@@ -55,17 +56,24 @@ function waveOf(robot: DeepReadonly<Robot> | undefined, { waves }: CompleteUpdat
   return index < 0 ? waves.length : index;
 }
 
+/** Whether the robot checks the health of a task. Older agents do not. */
+function runsChecks(task: DeepReadonly<Task> | undefined, robot: DeepReadonly<Robot> | undefined): boolean {
+  const hasChecks = task?.spec.services?.some(({ checks = [] }) => checks.length > 0) === true;
+  return hasChecks && robot?.status?.agentFeatures?.includes(checksFeature) === true;
+}
+
 /** By the operator's clock only: a robot's clock may be off. */
 function healthOf(
   task: DeepReadonly<Task> | undefined,
-  minHealthyMs: number,
-  now: number,
+  { minHealthyMs, hasChecks, now }: { readonly minHealthyMs: number; readonly hasChecks: boolean; readonly now: number },
 ): Pick<Copy, "condition" | "availableAtMs"> {
-  const { state, reason, runningSince } = task?.status ?? {};
+  const { state, reason, runningSince, health, passingSince } = task?.status ?? {};
   if (state === "failed" || state === "completed") return { condition: "failed" };
   // Restarting: the program ended, and its robot starts it again after a delay.
   if (state !== "running" || reason === "Restarting") return { condition: "starting" };
+  if (hasChecks && health !== "passing") return { condition: "starting" };
   if (runningSince === undefined) return { condition: "available" };
-  const availableAtMs = Date.parse(runningSince) + minHealthyMs;
+  const since = Math.max(Date.parse(runningSince), hasChecks && passingSince !== undefined ? Date.parse(passingSince) : 0);
+  const availableAtMs = since + minHealthyMs;
   return availableAtMs <= now ? { condition: "available" } : { condition: "starting", availableAtMs };
 }

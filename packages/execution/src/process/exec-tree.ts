@@ -36,7 +36,7 @@ export function containedExec(session: ExecSession, tree: ExecTree): ExecSession
 }
 
 /** Kills every process of a contained command; resolves when none is left. */
-export async function killExecTree({ id, tag, hierarchies, deadlines }: ExecTree): Promise<void> {
+async function killExecTree({ id, tag, hierarchies, deadlines }: ExecTree): Promise<void> {
   const name = `${tag}/${id}`;
   await killProcesses({
     list: async () => aliveOf(readCgroupPids(hierarchies, name)) ?? (await withEnvironment(`${execVariable}=${id}`)),

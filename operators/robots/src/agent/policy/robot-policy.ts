@@ -12,6 +12,8 @@ export interface RobotPolicy {
   readonly commands?: readonly string[];
   /** Whether users may run commands beside the programs of tasks. {@link commands} applies to them too. Default true. */
   readonly exec?: boolean;
+  /** Whether http, tcp and gRPC checks of tasks may connect to ports of this robot's loopback interface. Default: unless {@link commands} is set. */
+  readonly checks?: boolean;
   /** Programs of the drivers `exec` and `java` run in bubblewrap. Default: they are plain processes, as with `raw_exec`. */
   readonly isolation?: TaskIsolation;
   readonly artifacts: ArtifactPolicy;
@@ -70,7 +72,7 @@ export const defaultRobotPolicy: RobotPolicy = {
  */
 export function readRobotPolicy(value: unknown): RobotPolicy {
   const policy = fields(value, "", [
-    ...["drivers", "users", "commands", "exec", "isolation", "artifacts", "devices", "docker", "locationFile"],
+    ...["drivers", "users", "commands", "exec", "checks", "isolation", "artifacts", "devices", "docker", "locationFile"],
   ]);
   const { artifacts: defaults } = defaultRobotPolicy;
   const artifacts = fields(policy.artifacts ?? {}, "artifacts", [
@@ -101,9 +103,10 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
       );
     }
   }
-  const { exec, locationFile } = policy;
+  const { exec, locationFile, checks = commands === undefined } = policy;
   if (locationFile !== undefined && !(typeof locationFile === "string" && isPlainPath(locationFile)))
     throw invalid("locationFile", locationFile, "must be an absolute path without . or .. in it");
+  if (typeof checks !== "boolean") throw invalid("checks", checks, "must be true or false");
   if (exec !== undefined && typeof exec !== "boolean") throw invalid("exec", exec, "must be true or false");
   if (typeof requireChecksum !== "boolean")
     throw invalid("artifacts.requireChecksum", requireChecksum, "must be true or false");
@@ -112,6 +115,7 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
     ...(users === undefined ? {} : { users }),
     ...(commands === undefined ? {} : { commands }),
     ...(exec === undefined ? {} : { exec }),
+    ...(checks ? {} : { checks }),
     ...(isolation === undefined ? {} : { isolation }),
     ...(policy.devices === undefined ? {} : { devices: readDevicePolicies(policy.devices) }),
     ...(docker === undefined ? {} : { docker }),

@@ -190,3 +190,60 @@ test("a stricter policy applies to an order that was accepted under an earlier o
   expect(underPolicy(isolated, shared).isolation).toEqual(isolation);
   expect(underPolicy(open, shared).isolation).toEqual(shared.isolation);
 });
+
+const service = (check: object, portLabel = "web") => ({ services: [{ name: "s", portLabel, checks: [check] }] });
+
+test("checks of services are read, with the port of their service", () => {
+  const http = { type: "http", path: "/up", interval: "5s", timeout: "100ms", checkRestart: { limit: 2, grace: "3s" } };
+  expect(read(task({ ...service(http), resources: { networks: [{ dynamicPorts: [{ label: "web" }] }] } }))).toMatchObject({
+    order: {
+      ports: [{ label: "web" }],
+      checks: [
+        {
+          ...{
+            name: "s",
+            target: { type: "http", port: "web", path: "/up", isSecure: false },
+            intervalMs: 5000,
+            timeoutMs: 1000,
+          },
+          restart: { limit: 2, graceMs: 3000, ignoresWarnings: false },
+        },
+      ],
+    },
+  });
+});
+
+test.each([
+  [{ type: "http", path: "/ HTTP/1.1\r\nx: y" }, 'spec.services[0].checks[0].path: "/ HTTP'],
+  [{ type: "http", path: "x" }, "spec.services[0].checks[0].path"],
+  [{ type: "udp" }, 'spec.services[0].checks[0].type: "udp" must be http, tcp, script or grpc'],
+  [{ type: "script" }, "spec.services[0].checks[0].command"],
+  [{ type: "script", command: "a", args: ["b\0"] }, "contains a NUL character"],
+  [{ type: "script", command: "a", args: [1] }, "spec.services[0].checks[0].args"],
+])("the check %j is rejected with the field's name", (check, problem) => {
+  expect(read(task(service(check)))).toMatchObject({ problem: expect.stringContaining(problem) });
+});
+
+test("a policy restricts checks: scripts to its commands, and others to robots that allow them", () => {
+  const of = (more: object, check: object, spec: object = {}) => {
+    const message = Buffer.from(JSON.stringify(task({ ...service(check), ...spec })));
+    const found = readDispatch(message, { ...policy, ...more });
+    return typeof found === "object" && "problem" in found ? found.problem : "accepted";
+  };
+  const [tcp, script] = [{ type: "tcp" }, { type: "script", command: "/bin/check" }];
+  const commands = { commands: ["/opt/run"], checks: false };
+  const allowed = { config: { execConfig: { command: "/opt/run" } } };
+  expect(of({}, tcp)).toBe("accepted");
+  expect(of(commands, tcp, allowed)).toMatch(/allows script checks only/);
+  expect(of(commands, script, allowed)).toMatch(/"\/bin\/check" is not allowed/);
+  expect(of({ ...commands, commands: ["/opt/run", "/bin/check"] }, script, allowed)).toBe("accepted");
+  const isolation = { network: "none" as const, paths: [], writablePaths: [] };
+  expect(of({ isolation }, tcp)).toMatch(/does not have the robot's network/);
+  expect(of({ isolation }, tcp, { driver: "raw_exec" })).toBe("accepted");
+  const order = {
+    command: ["/opt/run"] as const,
+    env: {},
+    checks: [{ ...{ name: "c", target: { type: "tcp" as const, port: "1" } }, intervalMs: 1000, timeoutMs: 1000 }],
+  };
+  expect(orderProblem({ ...policy, checks: false }, order)).toMatch(/allows script checks only/);
+});

@@ -1,6 +1,8 @@
 import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { Limits } from "@keelson/execution";
+import { checksProblem, readChecks, type TaskCheck } from "../checks/task-checks.ts";
+import { readPorts, type TaskPort } from "../checks/task-ports.ts";
 import { bareNumber, parseResourceRequest } from "../../placement/resource-request.ts";
 import { deviceVariables, forbiddenDevice, type TaskDevice, taskDevices } from "../devices/task-devices.ts";
 import { containerProblem, type ContainerOrder, readContainer } from "../containers/container-order.ts";
@@ -34,6 +36,10 @@ export interface TaskOrder {
   readonly meta?: Readonly<Record<string, string>>;
   /** Set if the program is a container, whose command this is not. */
   readonly container?: ContainerOrder;
+  /** Ports of the program. */
+  readonly ports?: readonly TaskPort[];
+  /** Health checks of the program. */
+  readonly checks?: readonly TaskCheck[];
   /** Devices that the program gets. */
   readonly devices?: readonly TaskDevice[];
   /** What the program can see of the robot. Unset: everything that its user can. */
@@ -137,6 +143,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(payload !== undefined && { payload }),
     ...(container !== undefined && { container }),
     ...(devices.length > 0 && { devices }),
+    ...servicesOf(spec, policy),
     ...filesOf(spec, policy),
     ...(policy.isolation !== undefined && isIsolated(own(spec, "driver")) && { isolation: policy.isolation }),
     ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(task, spec), graceMs: killGraceMs ?? defaultGraceMs } }),
@@ -150,7 +157,7 @@ const isIsolated = (driver: unknown): boolean => driver !== "raw_exec" && driver
 
 /** Why a task that was accepted under an earlier policy may no longer start; undefined if it may. */
 export function orderProblem(policy: AgentPolicy, order: TaskOrder): string | undefined {
-  const { command, user, artifacts = [], devices = [], container, isolation } = order;
+  const { command, user, artifacts = [], devices = [], checks = [], container, isolation } = order;
   if (
     container === undefined &&
     policy.isolation !== undefined &&
@@ -163,6 +170,8 @@ export function orderProblem(policy: AgentPolicy, order: TaskOrder): string | un
     const problem = sourceProblem(policy.artifacts, new URL(url), sha256);
     if (problem !== undefined) return `spec.artifacts[${index}]${problem}`;
   }
+  const forbidden = checksProblem(policy, checks);
+  if (forbidden !== undefined) return forbidden;
   if (container !== undefined) return containerProblem(policy.docker, container);
   return forbiddenDevice(policy, devices) ?? programProblem(policy, { command: command[0], user });
 }
@@ -183,6 +192,11 @@ function metaVariables(meta: unknown): Readonly<Record<string, string>> {
         : [],
     ),
   );
+}
+
+function servicesOf(spec: JsonObject, policy: AgentPolicy): Pick<TaskOrder, "ports" | "checks"> {
+  const [ports, checks] = [readPorts(child(spec, "resources")), readChecks(spec, policy)];
+  return { ...(ports.length > 0 && { ports }), ...(checks.length > 0 && { checks }) };
 }
 
 function filesOf(spec: JsonObject, policy: AgentPolicy): Pick<TaskOrder, "artifacts" | "templates" | "meta"> {

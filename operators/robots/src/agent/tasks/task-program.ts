@@ -21,6 +21,8 @@ export function programId(uid: string, attempt: number, run = 0): string {
 export interface ProgramPlace {
   /** The task's folder. */
   readonly dir: string;
+  /** Variables with the ports of the program. Default: none. */
+  readonly ports?: Readonly<Record<string, string>>;
   /** Paths of devices that an isolated program can see. Default: none. */
   readonly devices?: readonly string[];
   /** The container that the program is. Default: none. */
@@ -31,14 +33,14 @@ export interface ProgramPlace {
 export function programSpecOf(
   { uid, attempt, run }: ProgramName,
   order: TaskOrder,
-  { dir, devices = [], container }: ProgramPlace,
+  { dir, devices = [], ports = {}, container }: ProgramPlace,
 ): ProgramSpec {
   const own = (order.devices ?? []).flatMap(({ ids }) => ids);
   return {
     id: programId(uid, attempt, run),
     command: order.command,
     // Containers have those of their image.
-    env: { ...(container === undefined && { PATH: defaultPath, HOME: dir }), ...order.env },
+    env: { ...(container === undefined && { PATH: defaultPath, HOME: dir }), ...order.env, ...ports },
     cwd: dir,
     ...(order.user !== undefined && { user: order.user }),
     ...(order.limits !== undefined && { limits: order.limits }),

@@ -7,6 +7,7 @@ export type ReportBody = Pick<StatusMessage, "state" | "message" | "event"> &
     Pick<
       StatusMessage,
       | "permanent"
+      | "health"
       | "leaseExpired"
       | "restartCount"
       | "exitCode"

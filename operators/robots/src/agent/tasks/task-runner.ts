@@ -8,6 +8,7 @@ import type { StatusMessage } from "../../protocol/messages.ts";
 import type { AgentContainers } from "../containers/agent-containers.ts";
 import type { AgentPolicy } from "../policy/agent-policy.ts";
 import type { TaskFiles } from "../files/task-files.ts";
+import { HealthChecks } from "../checks/health-checks.ts";
 import { startFailed, TaskStarts } from "./task-starts.ts";
 import { type AgentEffect, type AgentEvent, discard, type HeldTask } from "../held-task.ts";
 import { programId, type ProgramName } from "./task-program.ts";
@@ -54,10 +55,12 @@ export class TaskRunner {
   /** Ends of leases by program, by the boot clock. */
   readonly #leaseEnds = new Map<string, number>();
   readonly #starts: TaskStarts;
+  readonly #checks: HealthChecks;
   #isStopping = false;
 
   constructor(options: TaskRunnerOptions) {
     this.#options = options;
+    this.#checks = new HealthChecks(options);
     this.#starts = new TaskStarts({
       ...options,
       enqueue: (uid, work) => this.#enqueue(uid, work),
@@ -132,6 +135,7 @@ export class TaskRunner {
   /** Starts no more programs. With `stopPrograms`, stops those that run or are just being started, and waits for their ends. */
   async stop({ stopPrograms }: { readonly stopPrograms: boolean }): Promise<void> {
     this.#isStopping = true;
+    this.#checks.stop();
     await this.#starts.stop();
     if (!stopPrograms) return;
     await this.settled();
@@ -240,7 +244,9 @@ export class TaskRunner {
     // A short program may have exited already; its start is reported all the same.
     const startedAt = program.state.kind === "starting" ? undefined : program.state.startedAt;
     if (startedAt !== undefined) void onEvent({ kind: "started", uid, attempt, run, startedAt });
+    this.#checks.watch({ uid, attempt, run }, program, this.#options.taskOf(uid)?.order?.checks ?? []);
     const end = program.exited().then(async (exited) => {
+      this.#checks.forget(program.id);
       const [stdout, stderr] = await Promise.all([
         readLogTail(program.logs.stdout, logTailBytes),
         readLogTail(program.logs.stderr, logTailBytes),
@@ -264,7 +270,7 @@ export class TaskRunner {
     if (program !== undefined) {
       this.#follow({ uid, attempt, run }, program);
       // The agent died before it sent the signal, or while the program was being stopped.
-      if (task.isReloading === true) void this.run([{ kind: "stop", uid, attempt, run }]);
+      if (task.isReloading === true || task.failedCheck !== undefined) void this.run([{ kind: "stop", uid, attempt, run }]);
     } else if (task.phase === "accepted" && task.lease !== undefined) {
       // It starts once the lease is granted.
     } else if (task.phase === "accepted" && task.order !== undefined) {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { ExecutionError, type Exited, ImageError, type Program, resolveLocalUser } from "@keelson/execution";
 import { RobotsError, type RobotsErrorCode } from "../../robots-error.ts";
 import { containerProgram } from "../containers/container-program.ts";
+import { portVariables } from "../checks/task-ports.ts";
 import { DeviceClaims } from "../devices/device-claims.ts";
 import { devicePaths, missingDevice } from "../devices/task-devices.ts";
 import { TaskDownloads } from "../files/task-downloads.ts";
@@ -130,7 +131,8 @@ export class TaskStarts {
         const { digests } = files.render(order, target);
         void onEvent({ kind: "rendered", ...name, digests });
       }
-      program = await driver.start(programSpecOf(name, order, { ...place, devices: devicePaths(policy, devices) }));
+      const ports = await portVariables(order.ports ?? []);
+      program = await driver.start(programSpecOf(name, order, { ...place, ports, devices: devicePaths(policy, devices) }));
     } catch (error) {
       this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error) });
       return;
