@@ -22,11 +22,11 @@ import { signalCommand } from "./commands/signal.ts";
 import { simulateCommand } from "./commands/simulate.ts";
 import { stopCommand } from "./commands/stop.ts";
 import { tokenCommand } from "./commands/token.ts";
-import { jobController } from "./controllers/job.ts";
-import { createRobotController } from "./controllers/robot.ts";
-import { createTaskController } from "./controllers/task.ts";
-import { taskSignalController } from "./controllers/task-signal.ts";
-import { taskGroupController } from "./controllers/taskgroup.ts";
+import { jobController } from "./controllers/jobs/job.ts";
+import { createRobotController } from "./controllers/robots/robot.ts";
+import { createTaskController } from "./controllers/tasks/task.ts";
+import { taskSignalController } from "./controllers/signals/task-signal.ts";
+import { taskGroupController } from "./controllers/groups/taskgroup.ts";
 import { robotsMonitoring } from "./monitoring/robots-monitoring.ts";
 import { mqttServer } from "./mqtt-server.ts";
 

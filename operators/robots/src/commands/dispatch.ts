@@ -5,7 +5,7 @@ import type { NewObject } from "@keelson/client";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag } from "@keelson/operator";
 import { isUsageError, pairsFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import { Job } from "../api/job.ts";
-import { draftOf } from "../controllers/parent-decision.ts";
+import { draftOf } from "../controllers/jobs/parent-decision.ts";
 import { childName } from "../work/child-name.ts";
 import { type DispatchParameters, dispatchProblem } from "../work/dispatch-parameters.ts";
 import { controllerReference } from "../work/owner.ts";

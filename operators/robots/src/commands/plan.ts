@@ -11,7 +11,7 @@ import { group, labels } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
-import { isParent } from "../controllers/parent-decision.ts";
+import { isParent } from "../controllers/jobs/parent-decision.ts";
 import { type PlannedTask, planJob } from "../rollout/plan-job.ts";
 import { mergeUpdatePolicies } from "../rollout/update-policy.ts";
 import { labelValue } from "../work/child-name.ts";

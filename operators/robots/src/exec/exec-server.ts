@@ -9,7 +9,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { EventRecorder, Logger } from "@keelson/controller";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
-import { taskProblem } from "../controllers/running-task.ts";
+import { taskProblem } from "../controllers/tasks/running-task.ts";
 import { commandProblem, execFeature, maxExecTimeoutMs, readCommand, readTerminal } from "../protocol/exec-messages.ts";
 import type { ExecAccess, Refusal } from "./exec-access.ts";
 import { encodeFrame, execProtocol, type Frame, readFrames } from "./exec-frames.ts";

@@ -4,8 +4,8 @@ import type { Client } from "@keelson/client";
 import { type Cache, type EventRecorder, ignoreConflict, type OnChange, readOf } from "@keelson/controller";
 import { Task } from "../../api/task.ts";
 import { TaskSignal } from "../../api/task-signal.ts";
-import { confirmationTimeoutMs, endedStatus } from "../../controllers/signal-decision.ts";
-import { signalFieldManager } from "../../controllers/task-signal.ts";
+import { confirmationTimeoutMs, endedStatus } from "../../controllers/signals/signal-decision.ts";
+import { signalFieldManager } from "../../controllers/signals/task-signal.ts";
 import { type SignalAnswer, type SignalMessage, topics } from "../../protocol/messages.ts";
 import type { RobotMessages } from "../robot-messages.ts";
 

@@ -5,8 +5,8 @@ import { decideReport } from "../../bridge/report-decision.ts";
 import { onlyCopy } from "../../placement/spread.ts";
 import { after, robotOf, t0, taskOf } from "../../testing/objects.ts";
 import { lostAfterMs } from "./deletion-decision.ts";
-import { statusAfter } from "../task-status.ts";
-import { decideTask, type TaskDecision, type TaskObservation } from "../task-decision.ts";
+import { statusAfter } from "../tasks/task-status.ts";
+import { decideTask, type TaskDecision, type TaskObservation } from "../tasks/task-decision.ts";
 
 const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = {}): TaskDecision =>
   decideTask({

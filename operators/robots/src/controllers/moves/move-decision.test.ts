@@ -3,8 +3,8 @@ import type { Robot } from "../../api/robot.ts";
 import type { Task } from "../../api/task.ts";
 import { onlyCopy } from "../../placement/spread.ts";
 import { after, robotOf, t0, taskOf } from "../../testing/objects.ts";
-import { dispatchedStatus, statusAfter } from "../task-status.ts";
-import { decideTask, type TaskDecision } from "../task-decision.ts";
+import { dispatchedStatus, statusAfter } from "../tasks/task-status.ts";
+import { decideTask, type TaskDecision } from "../tasks/task-decision.ts";
 
 const minuteMs = 60_000;
 const offline = (name: string, sinceMs = 0): ReturnType<typeof robotOf> => {

@@ -3,8 +3,8 @@ import type { Task } from "../../api/task.ts";
 import { hasCondition } from "../../work/conditions.ts";
 import { withDevices } from "./attempt-devices.ts";
 import type { MoveCount } from "./move-decision.ts";
-import { ownedStatus, type TaskStatus, withConditions } from "../owned-task-status.ts";
-import type { TaskDecision } from "../task-decision.ts";
+import { ownedStatus, type TaskStatus, withConditions } from "../groups/owned-task-status.ts";
+import type { TaskDecision } from "../tasks/task-decision.ts";
 
 /** Status fields that count moves. */
 export const moveFields = ({ windowStartMs, movesInWindow, consecutive }: MoveCount): TaskStatus => ({

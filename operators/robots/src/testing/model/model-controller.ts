@@ -3,7 +3,7 @@ import type { Cache, Change } from "@keelson/controller";
 import { Robot } from "../../api/robot.ts";
 import { Task } from "../../api/task.ts";
 import { taskReads } from "../../controllers/indexes.ts";
-import { taskWatches } from "../../controllers/task-watches.ts";
+import { taskWatches } from "../../controllers/tasks/task-watches.ts";
 import type { Simulation } from "./simulation.ts";
 
 /** What a model controller needs. */

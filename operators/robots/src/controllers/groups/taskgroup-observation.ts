@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
-import type { TaskGroup } from "../api/taskgroup.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
+import type { TaskGroup } from "../../api/taskgroup.ts";
 
 /** What a decision about a TaskGroup depends on. */
 export interface TaskGroupObservation {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { TaskGroup } from "../api/taskgroup.ts";
-import { definition, groupOf, jobOf, t0 } from "../testing/objects.ts";
+import type { TaskGroup } from "../../api/taskgroup.ts";
+import { definition, groupOf, jobOf, t0 } from "../../testing/objects.ts";
 import { decideJob } from "./job-decision.ts";
-import { revisionData } from "../rollout/job-revision.ts";
+import { revisionData } from "../../rollout/job-revision.ts";
 import type { JobObservation } from "./job-observation.ts";
 
 const decide = (job: JobObservation["job"], groups: readonly JobObservation["groups"][number][] = [], named = groups) =>

@@ -8,18 +8,18 @@ import {
   type Request,
   type Result,
 } from "@keelson/controller";
-import { Job } from "../api/job.ts";
-import { agentFinalizer, pinnedAnnotation } from "../api/names.ts";
-import { Robot } from "../api/robot.ts";
-import { Task } from "../api/task.ts";
-import { isBound, isWaiting, priorityOf } from "../placement/robot-use.ts";
-import { RobotLoads } from "../placement/robot-loads.ts";
-import { taskReads } from "./indexes.ts";
-import { disconnectPolicyOf } from "../work/disconnect-policy.ts";
-import { leasesFeature } from "../protocol/messages.ts";
-import { describePreemption } from "./moves/preemption-decision.ts";
+import { Job } from "../../api/job.ts";
+import { agentFinalizer, pinnedAnnotation } from "../../api/names.ts";
+import { Robot } from "../../api/robot.ts";
+import { Task } from "../../api/task.ts";
+import { isBound, isWaiting, priorityOf } from "../../placement/robot-use.ts";
+import { RobotLoads } from "../../placement/robot-loads.ts";
+import { taskReads } from "../indexes.ts";
+import { disconnectPolicyOf } from "../../work/disconnect-policy.ts";
+import { leasesFeature } from "../../protocol/messages.ts";
+import { describePreemption } from "../moves/preemption-decision.ts";
 import { decideTask, type TaskDecision } from "./task-decision.ts";
-import { hasStatus, type TaskStatus } from "./owned-task-status.ts";
+import { hasStatus, type TaskStatus } from "../groups/owned-task-status.ts";
 import { type DispatchedAttempt, dispatchedStatus, type StatusDecision, statusAfter } from "./task-status.ts";
 import { taskWatches } from "./task-watches.ts";
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { joinTokenAnnotation } from "../api/names.ts";
-import type { Robot } from "../api/robot.ts";
-import { joinTokenDigest } from "../identity/secret.ts";
-import { after, robotOf, t0 } from "../testing/objects.ts";
+import { joinTokenAnnotation } from "../../api/names.ts";
+import type { Robot } from "../../api/robot.ts";
+import { joinTokenDigest } from "../../identity/secret.ts";
+import { after, robotOf, t0 } from "../../testing/objects.ts";
 import { decideRobot, heartbeatTimeoutMs, needsJoinToken, type RobotObservation } from "./robot-decision.ts";
 
 const registered = (token = "right") => ({ [joinTokenAnnotation]: joinTokenDigest(token) });

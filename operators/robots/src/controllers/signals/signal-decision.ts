@@ -1,9 +1,9 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
-import type { TaskSignal } from "../api/task-signal.ts";
-import { signalsFeature } from "../protocol/messages.ts";
-import { type TaskProblem, taskProblem } from "./running-task.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
+import type { TaskSignal } from "../../api/task-signal.ts";
+import { signalsFeature } from "../../protocol/messages.ts";
+import { type TaskProblem, taskProblem } from "../tasks/running-task.ts";
 
 /** Time that a robot has to confirm a signal. */
 export const confirmationTimeoutMs = 30_000;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { Task } from "../api/task.ts";
-import { after, jobOf, robotOf, t0, taskOf } from "../testing/objects.ts";
-import { onlyCopy } from "../placement/spread.ts";
+import type { Task } from "../../api/task.ts";
+import { after, jobOf, robotOf, t0, taskOf } from "../../testing/objects.ts";
+import { onlyCopy } from "../../placement/spread.ts";
 import { statusAfter } from "./task-status.ts";
 import { decideTask, type TaskObservation } from "./task-decision.ts";
 

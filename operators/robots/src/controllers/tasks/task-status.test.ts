@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { pinnedAnnotation } from "../api/names.ts";
-import { t0, taskOf } from "../testing/objects.ts";
-import { isPinned } from "./moves/move-decision.ts";
+import { pinnedAnnotation } from "../../api/names.ts";
+import { t0, taskOf } from "../../testing/objects.ts";
+import { isPinned } from "../moves/move-decision.ts";
 import { dispatchedStatus } from "./task-status.ts";
 
 const attempt = { robot: "robot-001", attempt: 1, isRestart: false };

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import type { Job } from "../api/job.ts";
-import { after, jobOf, t0 } from "../testing/objects.ts";
+import type { Job } from "../../api/job.ts";
+import { after, jobOf, t0 } from "../../testing/objects.ts";
 import { decideParent, draftOf, type ParentDecision } from "./parent-decision.ts";
 
 const minuteMs = 60_000;

@@ -1,10 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { AssignedDevices } from "../api/device.ts";
-import type { Job } from "../api/job.ts";
-import { agentFinalizer } from "../api/names.ts";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
-import { wholeSeconds } from "../work/conditions.ts";
+import type { AssignedDevices } from "../../api/device.ts";
+import type { Job } from "../../api/job.ts";
+import { agentFinalizer } from "../../api/names.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
+import { wholeSeconds } from "../../work/conditions.ts";
 import {
   type DisplacedDecision,
   decideDisplaced,
@@ -15,16 +15,16 @@ import {
   type MoveCount,
   offlineSince,
   type RobotAttempt,
-} from "./moves/move-decision.ts";
-import { demandOf } from "../placement/demand.ts";
-import { decidePlacement, preferenceScorer } from "../placement/placement.ts";
-import type { Preemption } from "../placement/preemption.ts";
-import { loadFor, type RobotUse } from "../placement/robot-use.ts";
-import type { Copies } from "../placement/spread.ts";
+} from "../moves/move-decision.ts";
+import { demandOf } from "../../placement/demand.ts";
+import { decidePlacement, preferenceScorer } from "../../placement/placement.ts";
+import type { Preemption } from "../../placement/preemption.ts";
+import { loadFor, type RobotUse } from "../../placement/robot-use.ts";
+import type { Copies } from "../../placement/spread.ts";
 import { invalidPlacement } from "./invalid-placement.ts";
-import { decideRestart } from "../work/restart-policy.ts";
-import { decideDeletion } from "./moves/deletion-decision.ts";
-import { decideTaskPreemption, isPreemptedBy, preemptionText } from "./moves/preemption-decision.ts";
+import { decideRestart } from "../../work/restart-policy.ts";
+import { decideDeletion } from "../moves/deletion-decision.ts";
+import { decideTaskPreemption, isPreemptedBy, preemptionText } from "../moves/preemption-decision.ts";
 
 /** Reason of a Task that its robot stopped because its lease expired. */
 const leaseExpiredReason = "LeaseExpired";

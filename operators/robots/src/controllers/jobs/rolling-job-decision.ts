@@ -1,13 +1,13 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import type { Job, TaskGroupTemplate } from "../api/job.ts";
-import { labels, promotedRevisionAnnotation } from "../api/names.ts";
-import type { TaskGroup } from "../api/taskgroup.ts";
-import { isSameRevision, type JobRevision, revisionData, revisionName } from "../rollout/job-revision.ts";
-import { decideJobRollout, type JobRolloutDecision } from "../rollout/job-rollout.ts";
-import { completeUpdatePolicy, mergeUpdatePolicies } from "../rollout/update-policy.ts";
-import { labelValue } from "../work/child-name.ts";
-import type { ConditionClaim } from "../work/conditions.ts";
-import { taskGroupSpecOf } from "../work/task-group-spec.ts";
+import type { Job, TaskGroupTemplate } from "../../api/job.ts";
+import { labels, promotedRevisionAnnotation } from "../../api/names.ts";
+import type { TaskGroup } from "../../api/taskgroup.ts";
+import { isSameRevision, type JobRevision, revisionData, revisionName } from "../../rollout/job-revision.ts";
+import { decideJobRollout, type JobRolloutDecision } from "../../rollout/job-rollout.ts";
+import { completeUpdatePolicy, mergeUpdatePolicies } from "../../rollout/update-policy.ts";
+import { labelValue } from "../../work/child-name.ts";
+import type { ConditionClaim } from "../../work/conditions.ts";
+import { taskGroupSpecOf } from "../../work/task-group-spec.ts";
 import type { JobDecision, JobObservation, TaskGroupDraft } from "./job-observation.ts";
 import { addGroup, emptyPlan, type GroupPlan, jobStatusOf, newGroupName } from "./job-status.ts";
 

@@ -1,8 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Job } from "../api/job.ts";
-import type { TaskGroup } from "../api/taskgroup.ts";
-import type { JobRevision } from "../rollout/job-revision.ts";
-import type { RolloutEvent } from "../rollout/job-rollout.ts";
+import type { Job } from "../../api/job.ts";
+import type { TaskGroup } from "../../api/taskgroup.ts";
+import type { JobRevision } from "../../rollout/job-revision.ts";
+import type { RolloutEvent } from "../../rollout/job-rollout.ts";
 
 /** What a decision about a Job depends on. */
 export interface JobObservation {

@@ -1,12 +1,12 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import { isPerRobot } from "../api/job.ts";
-import { labels } from "../api/names.ts";
-import type { Task } from "../api/task.ts";
-import type { TaskGroup } from "../api/taskgroup.ts";
-import { childName, claimOf, labelValue, unambiguousChildName } from "../work/child-name.ts";
-import { conditionsOf, hasCondition } from "../work/conditions.ts";
-import { copiesOf, keyOf, keyOfCopy, specOf } from "../work/group-copies.ts";
-import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "../work/tally.ts";
+import { isPerRobot } from "../../api/job.ts";
+import { labels } from "../../api/names.ts";
+import type { Task } from "../../api/task.ts";
+import type { TaskGroup } from "../../api/taskgroup.ts";
+import { childName, claimOf, labelValue, unambiguousChildName } from "../../work/child-name.ts";
+import { conditionsOf, hasCondition } from "../../work/conditions.ts";
+import { copiesOf, keyOf, keyOfCopy, specOf } from "../../work/group-copies.ts";
+import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "../../work/tally.ts";
 import { planRollout } from "./group-rollout.ts";
 import type { TaskGroupObservation } from "./taskgroup-observation.ts";
 

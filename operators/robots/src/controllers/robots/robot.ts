@@ -7,9 +7,9 @@ import {
   type Result,
   ignoreConflict,
 } from "@keelson/controller";
-import { joinTokenSecret } from "../api/names.ts";
-import { Robot } from "../api/robot.ts";
-import { Secret } from "../api/secret.ts";
+import { joinTokenSecret } from "../../api/names.ts";
+import { Robot } from "../../api/robot.ts";
+import { Secret } from "../../api/secret.ts";
 import { decideRobot, needsJoinToken, type RobotObservation } from "./robot-decision.ts";
 
 const fieldManager = "robots-robot-controller";

@@ -1,9 +1,9 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import type { Job } from "../api/job.ts";
-import { labels } from "../api/names.ts";
-import type { Periodic } from "../api/parent-job.ts";
-import { childName, labelValue } from "../work/child-name.ts";
-import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
+import type { Job } from "../../api/job.ts";
+import { labels } from "../../api/names.ts";
+import type { Periodic } from "../../api/parent-job.ts";
+import { childName, labelValue } from "../../work/child-name.ts";
+import { type ConditionClaim, conditionsOf } from "../../work/conditions.ts";
 import { parseCronSchedule } from "@keelson/operator/cron";
 
 /** Input of {@link decideParent}. */

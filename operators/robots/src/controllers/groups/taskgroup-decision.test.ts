@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Task } from "../api/task.ts";
-import { after, definition, groupOf, robotOf, t0, taskOf } from "../testing/objects.ts";
+import type { Task } from "../../api/task.ts";
+import { after, definition, groupOf, robotOf, t0, taskOf } from "../../testing/objects.ts";
 import { decideTaskGroup } from "./taskgroup-decision.ts";
 import type { TaskGroupObservation } from "./taskgroup-observation.ts";
 

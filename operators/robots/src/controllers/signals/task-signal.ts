@@ -7,9 +7,9 @@ import {
   type Request,
   type Result,
 } from "@keelson/controller";
-import { Robot } from "../api/robot.ts";
-import { Task } from "../api/task.ts";
-import { TaskSignal } from "../api/task-signal.ts";
+import { Robot } from "../../api/robot.ts";
+import { Task } from "../../api/task.ts";
+import { TaskSignal } from "../../api/task-signal.ts";
 import { decideSignal } from "./signal-decision.ts";
 
 /** Field manager of the status of TaskSignals. The bridge, which records the robots' answers, uses it too. */

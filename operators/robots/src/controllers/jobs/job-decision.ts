@@ -1,10 +1,10 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import { isLongRunning, isPerRobot, type Job, type TaskGroupTemplate } from "../api/job.ts";
-import { labels } from "../api/names.ts";
-import type { TaskGroup } from "../api/taskgroup.ts";
-import { labelValue } from "../work/child-name.ts";
-import type { ConditionClaim } from "../work/conditions.ts";
-import { taskGroupSpecOf } from "../work/task-group-spec.ts";
+import { isLongRunning, isPerRobot, type Job, type TaskGroupTemplate } from "../../api/job.ts";
+import { labels } from "../../api/names.ts";
+import type { TaskGroup } from "../../api/taskgroup.ts";
+import { labelValue } from "../../work/child-name.ts";
+import type { ConditionClaim } from "../../work/conditions.ts";
+import { taskGroupSpecOf } from "../../work/task-group-spec.ts";
 import type { JobDecision, JobObservation } from "./job-observation.ts";
 import { addGroup, emptyPlan, type GroupPlan, jobStatusOf, newGroupName } from "./job-status.ts";
 import { decideRollingJob } from "./rolling-job-decision.ts";

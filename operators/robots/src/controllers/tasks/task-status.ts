@@ -1,13 +1,13 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { pinnedAnnotation } from "../api/names.ts";
-import type { Task } from "../api/task.ts";
-import type { Preemption } from "../placement/preemption.ts";
-import { disconnectPolicyOf } from "../work/disconnect-policy.ts";
-import { hasCondition } from "../work/conditions.ts";
-import { pinnedReason } from "./moves/move-decision.ts";
-import { movedStatus, moveFields, reconciledStatus } from "./moves/move-status.ts";
-import { ownedStatus, type TaskStatus, withConditions } from "./owned-task-status.ts";
-import { describePreemption } from "./moves/preemption-decision.ts";
+import { pinnedAnnotation } from "../../api/names.ts";
+import type { Task } from "../../api/task.ts";
+import type { Preemption } from "../../placement/preemption.ts";
+import { disconnectPolicyOf } from "../../work/disconnect-policy.ts";
+import { hasCondition } from "../../work/conditions.ts";
+import { pinnedReason } from "../moves/move-decision.ts";
+import { movedStatus, moveFields, reconciledStatus } from "../moves/move-status.ts";
+import { ownedStatus, type TaskStatus, withConditions } from "../groups/owned-task-status.ts";
+import { describePreemption } from "../moves/preemption-decision.ts";
 import type { TaskDecision } from "./task-decision.ts";
 
 /** Decisions that are written as a status. */

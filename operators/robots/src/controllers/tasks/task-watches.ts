@@ -1,11 +1,11 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { type Cache, type Change, type Request, watchOf } from "@keelson/controller";
-import { Job } from "../api/job.ts";
-import { Robot } from "../api/robot.ts";
-import { Task } from "../api/task.ts";
-import { priorityOf, useOf } from "../placement/robot-use.ts";
-import { isStoppable, mayPreempt } from "./moves/preemption-decision.ts";
-import { hasOtherState, isOtherMachine } from "../placement/device-change.ts";
+import { Job } from "../../api/job.ts";
+import { Robot } from "../../api/robot.ts";
+import { Task } from "../../api/task.ts";
+import { priorityOf, useOf } from "../../placement/robot-use.ts";
+import { isStoppable, mayPreempt } from "../moves/preemption-decision.ts";
+import { hasOtherState, isOtherMachine } from "../../placement/device-change.ts";
 
 /** Changes of Robots, Tasks and Jobs that can change a decision about another Task. */
 export const taskWatches = [

@@ -1,6 +1,6 @@
 import { type Condition, type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import type { Task } from "../api/task.ts";
-import { conditionsOf } from "../work/conditions.ts";
+import type { Task } from "../../api/task.ts";
+import { conditionsOf } from "../../work/conditions.ts";
 
 /** Status of a Task. */
 export type TaskStatus = NonNullable<Task["status"]>;

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
-import { identityOf, mayGetWork } from "../identity/robot-identity.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
+import { identityOf, mayGetWork } from "../../identity/robot-identity.ts";
 
 /** Why a request about a running task cannot be carried out. */
 export interface TaskProblem {

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import type { TaskSignal } from "../api/task-signal.ts";
-import { signalsFeature } from "../protocol/messages.ts";
-import { after, robotOf, t0, taskOf } from "../testing/objects.ts";
+import type { TaskSignal } from "../../api/task-signal.ts";
+import { signalsFeature } from "../../protocol/messages.ts";
+import { after, robotOf, t0, taskOf } from "../../testing/objects.ts";
 import {
   confirmationTimeoutMs,
   decideSignal,

@@ -1,11 +1,11 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Task } from "../api/task.ts";
-import { copyOf } from "../rollout/copies.ts";
-import { windowStateOf } from "../rollout/maintenance-window.ts";
-import { decideRollout, type RolloutDecision } from "../rollout/rollout-decision.ts";
-import type { RolloutObservation } from "../rollout/rollout-observation.ts";
-import { completeUpdatePolicy } from "../rollout/update-policy.ts";
-import { copiesOf, type GroupCopy, keyOf, keyOfCopy, specOf } from "../work/group-copies.ts";
+import type { Task } from "../../api/task.ts";
+import { copyOf } from "../../rollout/copies.ts";
+import { windowStateOf } from "../../rollout/maintenance-window.ts";
+import { decideRollout, type RolloutDecision } from "../../rollout/rollout-decision.ts";
+import type { RolloutObservation } from "../../rollout/rollout-observation.ts";
+import { completeUpdatePolicy } from "../../rollout/update-policy.ts";
+import { copiesOf, type GroupCopy, keyOf, keyOfCopy, specOf } from "../../work/group-copies.ts";
 import type { TaskGroupObservation } from "./taskgroup-observation.ts";
 
 /** What a rollout does with a group's copies. */

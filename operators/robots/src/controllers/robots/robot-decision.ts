@@ -1,9 +1,9 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import { heldAnnotation, joinTokenAnnotation, joinTokenSecret } from "../api/names.ts";
-import type { Robot } from "../api/robot.ts";
-import { boundDigest, isRevoked } from "../identity/robot-identity.ts";
-import { isSameDigest, joinTokenDigest } from "../identity/secret.ts";
-import { type ConditionClaim, conditionsOf, hasCondition } from "../work/conditions.ts";
+import { heldAnnotation, joinTokenAnnotation, joinTokenSecret } from "../../api/names.ts";
+import type { Robot } from "../../api/robot.ts";
+import { boundDigest, isRevoked } from "../../identity/robot-identity.ts";
+import { isSameDigest, joinTokenDigest } from "../../identity/secret.ts";
+import { type ConditionClaim, conditionsOf, hasCondition } from "../../work/conditions.ts";
 
 /** A robot is offline after this time without a heartbeat: three heartbeat intervals. */
 export const heartbeatTimeoutMs = 90_000;

@@ -1,8 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { isPerRobot, type Job, type JobType, type TaskGroupTemplate } from "../api/job.ts";
-import type { TaskGroup } from "../api/taskgroup.ts";
-import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
-import { type ConditionClaim, conditionsOf, hasCondition } from "../work/conditions.ts";
+import { isPerRobot, type Job, type JobType, type TaskGroupTemplate } from "../../api/job.ts";
+import type { TaskGroup } from "../../api/taskgroup.ts";
+import { childName, claimOf, unambiguousChildName } from "../../work/child-name.ts";
+import { type ConditionClaim, conditionsOf, hasCondition } from "../../work/conditions.ts";
 import {
   addTallies,
   emptyTally,
@@ -11,7 +11,7 @@ import {
   tallyFields,
   type WorkState,
   workStateOf,
-} from "../work/tally.ts";
+} from "../../work/tally.ts";
 import type { TaskGroupDraft } from "./job-observation.ts";
 
 /** The TaskGroups of a Job. */

@@ -1,11 +1,11 @@
 import type { DeepReadonly, KubernetesObject, Stored } from "@keelson/api-machinery";
 import type { Cache, Change } from "@keelson/controller";
 import { expect, it } from "vitest";
-import type { Robot } from "../api/robot.ts";
-import { Task } from "../api/task.ts";
-import { isPreemptedBy } from "./moves/preemption-decision.ts";
+import type { Robot } from "../../api/robot.ts";
+import { Task } from "../../api/task.ts";
+import { isPreemptedBy } from "../moves/preemption-decision.ts";
 import { affectsPlacement, taskWatches } from "./task-watches.ts";
-import { robotOf, taskOf } from "../testing/objects.ts";
+import { robotOf, taskOf } from "../../testing/objects.ts";
 
 const low = { uid: "low", name: "low", spec: { priority: 10, targetRobot: "robot-001" } };
 const running = (attempt: number) => taskOf({ state: "running", attempt }, low);

@@ -7,17 +7,17 @@ import {
   ignoreConflict,
   watchOf,
 } from "@keelson/controller";
-import { Job } from "../api/job.ts";
-import { TaskGroup } from "../api/taskgroup.ts";
-import { jobReads, revisionReads, taskGroupReads } from "./indexes.ts";
+import { Job } from "../../api/job.ts";
+import { TaskGroup } from "../../api/taskgroup.ts";
+import { jobReads, revisionReads, taskGroupReads } from "../indexes.ts";
 import { ControllerRevision } from "@keelson/api-machinery/kinds";
-import { revisionsOf } from "../rollout/job-revision.ts";
+import { revisionsOf } from "../../rollout/job-revision.ts";
 import { decideJob } from "./job-decision.ts";
 import type { JobDecision, TaskGroupDraft } from "./job-observation.ts";
 import { decideParent, isParent } from "./parent-decision.ts";
-import { labels } from "../api/names.ts";
-import { labelValue } from "../work/child-name.ts";
-import { controllerReference } from "../work/owner.ts";
+import { labels } from "../../api/names.ts";
+import { labelValue } from "../../work/child-name.ts";
+import { controllerReference } from "../../work/owner.ts";
 
 const fieldManager = "robots-job-controller";
 

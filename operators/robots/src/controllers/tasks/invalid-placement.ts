@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Task } from "../api/task.ts";
-import { constraintProblem } from "../placement/constraint.ts";
-import { spreadProblem } from "../placement/spread.ts";
+import type { Task } from "../../api/task.ts";
+import { constraintProblem } from "../../placement/constraint.ts";
+import { spreadProblem } from "../../placement/spread.ts";
 
 /** Why the first constraint or spread of a Task that no robot can meet is invalid; undefined if all are valid. */
 export function invalidPlacement({

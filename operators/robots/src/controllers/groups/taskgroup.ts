@@ -9,16 +9,16 @@ import {
   watchOf,
 } from "@keelson/controller";
 import { ControllerRevision } from "@keelson/api-machinery/kinds";
-import { isPerRobot } from "../api/job.ts";
-import { Task } from "../api/task.ts";
-import { TaskGroup } from "../api/taskgroup.ts";
-import { Robot } from "../api/robot.ts";
-import { affectsPlacement } from "./task-watches.ts";
-import { revisionReads, taskReads } from "./indexes.ts";
-import type { GroupRollout } from "../api/update-policy.ts";
-import { revisionsOf } from "../rollout/job-revision.ts";
-import { byController, controllerReference } from "../work/owner.ts";
-import { taskGroupSpecOf } from "../work/task-group-spec.ts";
+import { isPerRobot } from "../../api/job.ts";
+import { Task } from "../../api/task.ts";
+import { TaskGroup } from "../../api/taskgroup.ts";
+import { Robot } from "../../api/robot.ts";
+import { affectsPlacement } from "../tasks/task-watches.ts";
+import { revisionReads, taskReads } from "../indexes.ts";
+import type { GroupRollout } from "../../api/update-policy.ts";
+import { revisionsOf } from "../../rollout/job-revision.ts";
+import { byController, controllerReference } from "../../work/owner.ts";
+import { taskGroupSpecOf } from "../../work/task-group-spec.ts";
 import { decideTaskGroup, type TaskDraft } from "./taskgroup-decision.ts";
 
 const fieldManager = "robots-taskgroup-controller";
