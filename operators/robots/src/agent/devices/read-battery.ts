@@ -13,10 +13,10 @@ export function readBattery(sys = "/sys"): DeviceInfo["battery"] {
   }
   const batteries = names.flatMap((name) => {
     const read = (file: string): string => readText(join(folder, name, file));
+    // Reading the charge of a peripheral, such as a gamepad, queries it, which may take seconds.
+    if (read("type") !== "Battery" || read("scope") === "Device") return [];
     const percent = Number(read("capacity") || Number.NaN);
-    // Of a peripheral, such as a gamepad.
-    const isForeign = read("scope") === "Device";
-    if (read("type") !== "Battery" || isForeign || !Number.isFinite(percent)) return [];
+    if (!Number.isFinite(percent)) return [];
     return [{ percent, state: read("status").toLowerCase() || "unknown" }];
   });
   return batteries.sort((a, b) => a.percent - b.percent)[0];

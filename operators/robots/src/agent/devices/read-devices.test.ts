@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -89,4 +90,14 @@ test.each([
   write("location", text);
   expect(readLocation(join(sys, "location"))).toEqual(location);
   expect(readLocation(join(sys, "none"))).toBeUndefined();
+});
+
+test("a location that is a FIFO or a device does not stop the agent", () => {
+  execFileSync("mkfifo", [join(sys, "fifo")]);
+  symlinkSync("/dev/zero", join(sys, "zero"));
+  expect([readLocation(join(sys, "fifo")), readLocation(join(sys, "zero")), readLocation(sys)]).toEqual([
+    undefined,
+    undefined,
+    undefined,
+  ]);
 });

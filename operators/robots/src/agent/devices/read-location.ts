@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { DeviceInfo } from "../../api/device-info.ts";
 
@@ -32,8 +32,10 @@ const numberIn = (value: unknown, limit: number): number | undefined =>
   typeof value === "number" && Math.abs(value) <= limit ? value : undefined;
 
 function readStart(path: string): string {
-  const file = openSync(path, "r");
+  // A program that may write the file could replace it with a FIFO, whose open and read wait for a writer.
+  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
+    if (!fstatSync(file).isFile()) return "";
     const buffer = Buffer.alloc(maxBytes);
     return buffer.toString("utf8", 0, readSync(file, buffer));
   } finally {
