@@ -1,3 +1,5 @@
+import { resolve } from "node:path";
+import type { DeviceInfo } from "../api/device-info.ts";
 import type { AgentOptions } from "../commands/start-agent.ts";
 import { execFeature } from "../protocol/exec-messages.ts";
 import { checksFeature, leasesFeature, type RegisterMessage, signalsFeature, topics } from "../protocol/messages.ts";
@@ -10,7 +12,7 @@ import type { AgentPolicy } from "./policy/agent-policy.ts";
 import { readDeviceInfo } from "./read-device-info.ts";
 
 /** Options of {@link Announcements}. */
-export interface AnnouncementsOptions extends Pick<AgentOptions, "robotId" | "token" | "labels" | "clock"> {
+export interface AnnouncementsOptions extends Pick<AgentOptions, "robotId" | "token" | "labels" | "clock" | "workDir"> {
   readonly policy: AgentPolicy;
   readonly membership: Pick<AgentMembership, "joined" | "pins">;
   readonly credential: Pick<AgentCredential, "digest">;
@@ -35,9 +37,9 @@ export class Announcements {
 
   /** The registration of an agent with its tasks. A robot with a key gets a nonce, and one without sends its token and credential. */
   registration({ tasks }: AgentState): Announcement {
-    const { robotId, token = "", labels, clock, policy, messages, credential, membership, bootId, instanceId } = this.#options;
+    const { robotId, token = "", labels, policy, messages, credential, membership, bootId, instanceId } = this.#options;
     const nonce = messages.nextNonce();
-    const facts = { robotId, labels, deviceInfo: readDeviceInfo(clock.now(), policy), bootId, instanceId };
+    const facts = { robotId, labels, deviceInfo: this.#deviceInfo(), bootId, instanceId };
     const message: RegisterMessage = {
       ...facts,
       drivers: policy.drivers,
@@ -60,10 +62,15 @@ export class Announcements {
 
   /** A heartbeat, with measurements of the robot. */
   heartbeat(): Announcement {
-    const { robotId, token = "", clock, policy, bootId } = this.#options;
-    const deviceInfo = readDeviceInfo(clock.now(), policy);
+    const { robotId, token = "", bootId } = this.#options;
+    const deviceInfo = this.#deviceInfo();
     const message = { robotId, token: this.#hasKey ? "" : token, deviceInfo, bootId };
     return { topic: this.#hasKey ? topics.ownHeartbeat(robotId) : topics.heartbeat, message };
+  }
+
+  #deviceInfo(): DeviceInfo {
+    const { clock, policy, workDir } = this.#options;
+    return readDeviceInfo(clock.now(), { ...policy, workDir: resolve(workDir) });
   }
 
   get #hasKey(): boolean {

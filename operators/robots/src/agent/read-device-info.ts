@@ -1,5 +1,6 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statfsSync, statSync } from "node:fs";
 import { arch, cpus, freemem, hostname, networkInterfaces, platform, release, totalmem, uptime } from "node:os";
+import { dirname } from "node:path";
 import type { DeviceInfo } from "../api/device-info.ts";
 import { readBattery } from "./devices/read-battery.ts";
 import { readDevices } from "./devices/read-devices.ts";
@@ -49,11 +50,31 @@ function readMhz(current: number): number {
   return maxKhz > 0 ? Math.round(maxKhz / 1000) : current;
 }
 
-/** What the robot's policy says about its devices and location. */
-type DeviceSettings = Pick<RobotPolicy, "devices" | "locationFile">;
+/** What the robot's policy says about its devices and location, and where its tasks are. */
+type DeviceSettings = Pick<RobotPolicy, "devices" | "locationFile"> & {
+  /** Folder of the tasks, whose file system is reported. */
+  readonly workDir?: string;
+};
+
+/** The file system of a folder. */
+function readDisk(folder: string): NonNullable<DeviceInfo["disks"]> {
+  try {
+    const { bsize, blocks, bfree, bavail } = statfsSync(folder);
+    const [total, free] = [blocks * bsize, bavail * bsize];
+    return [{ mountPoint: mountPointOf(folder), total, free, used: (blocks - bfree) * bsize }];
+  } catch {
+    return [];
+  }
+}
+
+function mountPointOf(folder: string): string {
+  const { dev } = statSync(folder);
+  const parent = dirname(folder);
+  return parent === folder || statSync(parent).dev !== dev ? folder : mountPointOf(parent);
+}
 
 /** Reads what the machine reports without waiting. Nothing is sampled over time; the original agent blocks 2 s for its CPU usage. */
-export function readDeviceInfo(now: number, { devices, locationFile }: DeviceSettings = {}): DeviceInfo {
+export function readDeviceInfo(now: number, { devices, locationFile, workDir }: DeviceSettings = {}): DeviceInfo {
   const battery = readBattery();
   const location = locationFile === undefined ? undefined : readLocation(locationFile);
   const cores = cpus();
@@ -85,6 +106,7 @@ export function readDeviceInfo(now: number, { devices, locationFile }: DeviceSet
       free: kilobytes("MemFree") ?? freemem(),
       usagePercent: Math.round(((total - available) / total) * 1000) / 10,
     },
+    ...(workDir !== undefined && { disks: readDisk(workDir) }),
     networkInterfaces: Object.entries(networkInterfaces())
       .filter(([, addresses]) => addresses?.some((address) => !address.internal) === true)
       .map(([name, addresses = []]) => ({

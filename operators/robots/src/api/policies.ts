@@ -86,9 +86,9 @@ export type DisconnectPolicy = Static<typeof DisconnectPolicy>;
 /** Disk that the tasks of a group share. */
 export const EphemeralDisk = Type.Object(
   {
-    migrate: Type.Optional(Type.Boolean({ description: "Move the data with the work." })),
-    sizeMB: Type.Optional(int32("Size in megabytes.", { minimum: 0 })),
-    sticky: Type.Optional(Type.Boolean({ description: "Prefer the robot that holds the data." })),
+    migrate: Type.Optional(Type.Boolean({ description: "Move the data with the work. Stored; it has no effect yet." })),
+    sizeMB: Type.Optional(int32("Size in MiB. Default of resources.disk of the group's tasks.", { minimum: 0 })),
+    sticky: Type.Optional(Type.Boolean({ description: "Prefer the robot that holds the data. Stored; it has no effect yet." })),
   },
-  { description: "Disk that the tasks of a group share. Accepted for compatibility with K8s4r; it has no effect yet." },
+  { description: "Disk that each task of a group needs." },
 );

@@ -36,7 +36,11 @@ export const TaskResources = Type.Object(
         "Memory. A bare number is MiB, as in Nomad. With a unit it is bytes, as in Kubernetes (64Mi). It is also a limit.",
       ),
     ),
-    disk: Type.Optional(quantity("Disk, in the units of memory. Stored; it has no effect yet.")),
+    disk: Type.Optional(
+      quantity(
+        "Disk, in the units of memory. Counted when a robot is chosen, against the file system of its tasks. It is not a limit.",
+      ),
+    ),
     iops: Type.Optional(int64("Disk operations per second. Stored; it has no effect yet.")),
     networks: Type.Optional(networks("Networks. The program gets each port as K8S4R_PORT_<LABEL>; mbits has no effect.")),
     devices: Type.Optional(Type.Array(DeviceRequest, { description: "Devices.", maxItems: 16 })),

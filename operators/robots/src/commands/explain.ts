@@ -8,7 +8,7 @@ import { Task } from "../api/task.ts";
 import { demandOf } from "../placement/demand.ts";
 import { idsOf } from "../placement/devices.ts";
 import { explainRobots, preferenceScorer } from "../placement/placement.ts";
-import { coresOf, formatBytes, formatCores } from "../placement/resource-request.ts";
+import { coresOf, formatBytes, formatCores, diskOf } from "../placement/resource-request.ts";
 import { copiesAmong } from "../placement/robot-loads.ts";
 import { isWaiting, loadFor, loadOf, priorityOf, usesAmong } from "../placement/robot-use.ts";
 import { decideTaskPreemption, describePreemption, isPreemptedBy } from "../controllers/moves/preemption-decision.ts";
@@ -134,6 +134,7 @@ export function explainRobot({
       `${formatCores(coresOf(load, status?.deviceInfo?.cpu?.mhz))} of ${status?.deviceInfo?.cpu?.logicalCores ?? "unknown"}`,
     ],
     ["Memory:", `${formatBytes(load.memoryBytes)} of ${formatTotal(status?.deviceInfo?.memory?.total)}`],
+    ["Disk:", `${formatBytes(load.diskBytes)} of ${formatTotal(diskOf(robot))}`],
     ["Devices:", describeDevices(status?.deviceInfo?.devices ?? [], load.devices.used)],
     ["Last heartbeat:", status?.lastHeartbeatTime ?? "-"],
   ];

@@ -143,7 +143,17 @@ describe("a task with devices", () => {
   it("stops a task of lower priority that has them, and no other", () => {
     const robots = [withDevices([gpu("a"), { id: "/dev/arm", name: "arm" }])];
     const occupant = (name: string, id: string, priority: number) => ({
-      ...{ name, uid: name, attempt: 1, priority, cpu: 0, cpuMhz: 0, memoryBytes: 0, kind: "preemptible" as const },
+      ...{
+        name,
+        uid: name,
+        attempt: 1,
+        priority,
+        cpu: 0,
+        cpuMhz: 0,
+        memoryBytes: 0,
+        diskBytes: 0,
+        kind: "preemptible" as const,
+      },
       devices: { used: [id], reserved: [] },
     });
     const occupants = [occupant("other", "/dev/arm", 1), occupant("victim", "/dev/a", 20)];

@@ -1,11 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Constraint } from "../api/constraint.ts";
-import { robotOf } from "../testing/objects.ts";
+import { definition, groupOf, robotOf } from "../testing/objects.ts";
+import { specOf } from "../work/group-copies.ts";
 import { type Demand, decidePlacement, type Load, noLoad } from "./placement.ts";
 import { parseResourceRequest } from "./resource-request.ts";
 
-const anything: Demand = { selector: {}, constraints: [], cpu: 0, cpuMhz: 0, memoryBytes: 0 };
+const anything: Demand = { selector: {}, constraints: [], cpu: 0, cpuMhz: 0, memoryBytes: 0, diskBytes: 0 };
 const labelled = (name: string, labels: Record<string, string>) => robotOf(name, { spec: { labels } });
 const place = (demand: Partial<Demand>, robots: Parameters<typeof decidePlacement>[1], loads: Record<string, Load> = {}) => {
   const placement = decidePlacement({ ...anything, ...demand }, robots, (robot) => loads[robot] ?? noLoad);
@@ -86,6 +87,24 @@ describe("decidePlacement", () => {
   });
 });
 
+it("counts disk against the file system of the robot's tasks, and the disk of a group for each task", () => {
+  const disks = [
+    { mountPoint: "/", total: 1000 },
+    { mountPoint: "/boot", total: 10 },
+  ];
+  const robots = [robotOf("a", { status: { phase: "Online", deviceInfo: { disks } } })];
+  expect(place({ diskBytes: 500 }, robots, { a: { ...noLoad, tasks: 1, diskBytes: 500 } })).toBe("a");
+  expect(place({ diskBytes: 501 }, robots, { a: { ...noLoad, tasks: 1, diskBytes: 500 } })).toBe(
+    "0/1 robots fit: 1 short of disk (requested 501, available 500 of 1000)",
+  );
+  expect(place({ diskBytes: 1e12 }, [robotOf("unknown")])).toBe("unknown");
+  const group = groupOf({ ephemeralDisk: { sizeMB: 300 } });
+  const resources = (own: object) => specOf(group, { ...definition, ...own }, undefined).resources;
+  expect(parseResourceRequest(resources({})).diskBytes).toBe(300 * 1024 * 1024);
+  expect(resources({ resources: { cpu: "1", disk: "1Gi" } })).toEqual({ cpu: "1", disk: "1Gi" });
+  expect(resources({ resources: { cpu: "1" } })).toEqual({ cpu: "1", disk: 300 });
+});
+
 describe("Nomad's units", () => {
   const machine = (name: string, mhz?: number) =>
     robotOf(name, {
@@ -96,7 +115,12 @@ describe("Nomad's units", () => {
     });
 
   it("fit the seed's sample, 100 MHz and 128 MB, on a small robot", () => {
-    expect(parseResourceRequest({ cpu: 100, memory: 128 })).toEqual({ cpu: 0, cpuMhz: 100, memoryBytes: 128 * 1024 * 1024 });
+    expect(parseResourceRequest({ cpu: 100, memory: 128 })).toEqual({
+      cpu: 0,
+      cpuMhz: 100,
+      memoryBytes: 128 * 1024 * 1024,
+      diskBytes: 0,
+    });
     expect(parseResourceRequest({ cpu: "100", memory: "128" })).toEqual(parseResourceRequest({ cpu: 100, memory: 128 }));
     expect(place(parseResourceRequest({ cpu: 100, memory: 128 }), [machine("a", 1500)])).toBe("a");
   });
@@ -106,6 +130,7 @@ describe("Nomad's units", () => {
       cpu: 1.5,
       cpuMhz: 0,
       memoryBytes: 64 * 1024 * 1024,
+      diskBytes: 0,
     });
   });
 

@@ -7,7 +7,7 @@ import { affinityScore } from "./affinity.ts";
 import { violationOf } from "./constraint.ts";
 import { assignDevices, type DeviceLoad, noDevices } from "./devices.ts";
 import { type Copies, onlyCopy, spreadScorer } from "./spread.ts";
-import { coresOf, formatBytes, formatCores, type ResourceRequest } from "./resource-request.ts";
+import { coresOf, formatBytes, formatCores, type ResourceRequest, diskOf } from "./resource-request.ts";
 
 /** Resources that a robot's tasks use. */
 export interface Load extends ResourceRequest {
@@ -44,7 +44,7 @@ export type Placement =
   | { readonly kind: "none"; readonly message: string };
 
 /** The load of an idle robot. */
-export const noLoad: Load = { tasks: 0, cpu: 0, cpuMhz: 0, memoryBytes: 0, devices: noDevices };
+export const noLoad: Load = { tasks: 0, cpu: 0, cpuMhz: 0, memoryBytes: 0, diskBytes: 0, devices: noDevices };
 
 /** Why a robot does not fit. */
 interface Rejection {
@@ -64,7 +64,7 @@ interface Rejection {
  * The one that suits the affinities and spreads best wins, then the one with the fewest tasks, then the first by name, so that copies of a group spread
  * over the robots. A robot that the task was moved from comes last. The robot of a task before its update comes first.
  *
- * A robot that does not report its cores, memory or drivers counts as having them; one that does not report a device has none.
+ * A robot that does not report its cores, memory, disk or drivers counts as having them; one that does not report a device has none.
  */
 export function decidePlacement(
   demand: Demand,
@@ -202,6 +202,11 @@ function shortageOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): Rej
       const shortage = { requested: demand.memoryBytes, available, total: memory.total, format: formatBytes };
       return { text: "short of memory", shortage };
     }
+  }
+  const disk = diskOf(robot);
+  if (demand.diskBytes > 0 && disk !== undefined && demand.diskBytes > disk - load.diskBytes) {
+    const available = disk - load.diskBytes;
+    return { text: "short of disk", shortage: { requested: demand.diskBytes, available, total: disk, format: formatBytes } };
   }
   const devices = assignDevices(demand.devices ?? [], robot, load.devices);
   if (devices.kind !== "short") return undefined;

@@ -13,6 +13,7 @@ const demandOf = (cpu: number, rest: Partial<Demand> = {}): Demand => ({
   cpu,
   cpuMhz: 0,
   memoryBytes: 0,
+  diskBytes: 0,
   ...rest,
 });
 
@@ -24,6 +25,7 @@ const occupant = (name: string, priority: number, cpu: number, kind: Occupant["k
   cpu,
   cpuMhz: 0,
   memoryBytes: 0,
+  diskBytes: 0,
   devices: noLoad.devices,
   kind,
 });

@@ -143,11 +143,12 @@ function shareOf({ status }: DeepReadonly<Robot>): (occupant: Occupant) => numbe
 function fits(demand: Demand, robot: DeepReadonly<Robot>, occupants: readonly Occupant[]): boolean {
   const load = (): Load =>
     occupants.reduce(
-      (sum, { cpu, cpuMhz, memoryBytes, devices }) => ({
+      (sum, { cpu, cpuMhz, memoryBytes, diskBytes, devices }) => ({
         tasks: sum.tasks + 1,
         cpu: sum.cpu + cpu,
         cpuMhz: sum.cpuMhz + cpuMhz,
         memoryBytes: sum.memoryBytes + memoryBytes,
+        diskBytes: sum.diskBytes + diskBytes,
         devices: addDevices(sum.devices, devices),
       }),
       noLoad,

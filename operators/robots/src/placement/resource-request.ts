@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { isQuantity, quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
+import type { Robot } from "../api/robot.ts";
 import type { TaskResources } from "../api/task-resources.ts";
 
 /** Resources that a task requests. */
@@ -9,6 +10,7 @@ export interface ResourceRequest {
   /** CPU in MHz, in addition to `cpu`. */
   readonly cpuMhz: number;
   readonly memoryBytes: number;
+  readonly diskBytes: number;
 }
 
 const bytesPerMegabyte = 1024 * 1024;
@@ -22,13 +24,24 @@ const defaultMhz = 1000;
  */
 export function parseResourceRequest(resources: DeepReadonly<TaskResources> | undefined): ResourceRequest {
   const cpu = bareNumber(resources?.cpu);
-  const memory = bareNumber(resources?.memory);
   return {
     cpu: cpu === undefined && isQuantity(resources?.cpu) ? quantityToMillis(resources.cpu) / 1000 : 0,
     cpuMhz: cpu ?? 0,
-    memoryBytes:
-      memory !== undefined ? memory * bytesPerMegabyte : isQuantity(resources?.memory) ? quantityToBytes(resources.memory) : 0,
+    memoryBytes: bytesOf(resources?.memory),
+    diskBytes: bytesOf(resources?.disk),
   };
+}
+
+function bytesOf(quantity: unknown): number {
+  const megabytes = bareNumber(quantity);
+  if (megabytes !== undefined) return megabytes * bytesPerMegabyte;
+  return isQuantity(quantity) ? quantityToBytes(quantity) : 0;
+}
+
+/** Disk of a robot in bytes. An original agent reports all file systems, without saying which one tasks use: the largest one counts. */
+export function diskOf({ status }: DeepReadonly<Robot>): number | undefined {
+  const totals = status?.deviceInfo?.disks?.flatMap(({ total }) => (total === undefined ? [] : [total])) ?? [];
+  return totals.length === 0 ? undefined : Math.max(...totals);
 }
 
 /** The number if a quantity has no unit; otherwise undefined. */

@@ -101,12 +101,13 @@ export function devicesOf({ task: { spec, status }, kind, devices }: RobotUse): 
 
 /** A load with one more use. */
 function add(load: Load, use: RobotUse): Load {
-  const { cpu, cpuMhz, memoryBytes } = parseResourceRequest(use.task.spec.resources);
+  const { cpu, cpuMhz, memoryBytes, diskBytes } = parseResourceRequest(use.task.spec.resources);
   return {
     tasks: load.tasks + 1,
     cpu: load.cpu + cpu,
     cpuMhz: load.cpuMhz + cpuMhz,
     memoryBytes: load.memoryBytes + memoryBytes,
+    diskBytes: load.diskBytes + diskBytes,
     devices: addDevices(load.devices, devicesOf(use)),
   };
 }

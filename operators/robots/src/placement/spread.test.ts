@@ -6,7 +6,7 @@ import { type Demand, decidePlacement, noLoad } from "./placement.ts";
 import { onlyCopy, spreadProblem, spreadScorer } from "./spread.ts";
 
 const attribute = "${label.site}";
-const anything: Demand = { selector: {}, constraints: [], cpu: 0, cpuMhz: 0, memoryBytes: 0 };
+const anything: Demand = { selector: {}, constraints: [], cpu: 0, cpuMhz: 0, memoryBytes: 0, diskBytes: 0 };
 const at = (name: string, site: string | undefined) => robotOf(name, { spec: site === undefined ? {} : { labels: { site } } });
 
 /** Places copies one after the other. Returns the number of each site. */

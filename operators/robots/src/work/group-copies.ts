@@ -50,6 +50,15 @@ export function keyOf(task: DeepReadonly<Task>): string {
   return `${task.spec.name}/${task.metadata.labels?.[labels.taskIndex] ?? ""}`;
 }
 
+/** Tasks run on robots of their own choice, so each of them needs the disk that its group requests. */
+function resourcesOf(
+  { ephemeralDisk }: DeepReadonly<TaskGroup["spec"]>,
+  { resources }: DeepReadonly<TaskDefinition>,
+): { readonly resources?: DeepReadonly<NonNullable<TaskDefinition["resources"]>> } {
+  if (ephemeralDisk?.sizeMB === undefined || resources?.disk !== undefined) return {};
+  return { resources: { ...resources, disk: ephemeralDisk.sizeMB } };
+}
+
 /** The spec of a copy's Task. `robot` is the robot that it is pinned to. */
 export function specOf(
   group: Pick<DeepReadonly<TaskGroup>, "metadata" | "spec">,
@@ -63,6 +72,7 @@ export function specOf(
   const spreads = [...(group.spec.spreads ?? []), ...(definition.spreads ?? [])];
   return {
     ...definition,
+    ...resourcesOf(group.spec, definition),
     jobName: group.spec.jobName,
     taskGroupName: group.metadata.name ?? "",
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
