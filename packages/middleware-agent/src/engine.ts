@@ -35,6 +35,11 @@ export interface FailoverOrder {
   /** Whether the previous primary has been terminated. */
   readonly isPrimaryDown?: boolean;
   /**
+   * On a takeover: how many replicas the primary had, this one and those that do not answer included. An engine that knows how many of them
+   * confirm a write refuses while an acknowledged write may be on the missing ones only. Undefined: take over with the available data.
+   */
+  readonly replicas?: number;
+  /**
    * Called when the previous primary accepts no writes any more and the next one has all its data. Resolves to the epoch of the next
    * primary, or to the reason why it must not be promoted. `promotesItself`: the agent of the next primary promotes it.
    */
@@ -51,6 +56,8 @@ export interface StopOptions {
   readonly timeoutMs: number;
   /** Kills the program after the timeout. */
   readonly force: boolean;
+  /** The Pod does not return: other servers need not keep anything for it. */
+  readonly isRemoved?: boolean;
 }
 
 /**
@@ -97,8 +104,11 @@ export interface FencedEngine extends Engine {
   fenceWrites(): Promise<void>;
   /** Whether the program rejects all writes. */
   isFenced(): Promise<boolean>;
-  /** Makes the program a primary that accepts writes. */
-  promote(epoch: number): Promise<void>;
+  /**
+   * Makes the program a primary that accepts writes. `elected`: by the agents of the other Pods, whose addresses these are. Rejects, and is
+   * repeated, while an acknowledged write may be on Pods that do not answer.
+   */
+  promote(epoch: number, elected?: readonly string[]): Promise<void>;
   /** Whether no program is listening at the address of another Pod. False if that is not known. */
   isDown(host: string): Promise<boolean>;
   /** Kills the program after `timeoutMs` unless it is called again, even if the agent does not run any more. Undefined: never. */

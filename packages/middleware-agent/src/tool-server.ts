@@ -102,13 +102,14 @@ function createTools({ engine, feed, quorum, program }: ToolServerOptions): Part
         return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
       return outcome.ok ? { success: true } : { success: false, error: outcome.error };
     },
-    async failover({ targetHost, others, epoch, timeout, primaryIsDown }) {
+    async failover({ targetHost, others, epoch, timeout, primaryIsDown, replicas }) {
       const order = {
         target: targetHost,
         others: others.map((other) => other.host),
         epoch: Number(epoch),
         timeoutMs: durationOf(timeout, 5_000),
         isPrimaryDown: primaryIsDown,
+        ...(replicas === 0 ? {} : { replicas }),
       };
       const outcome = await performing(() => engine.failover(order));
       const { role } = await answering(() => engine.role());
@@ -122,8 +123,8 @@ function createTools({ engine, feed, quorum, program }: ToolServerOptions): Part
       return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
     },
     ...createQuorumTools(quorum, performing),
-    async stop({ timeout, force }) {
-      const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
+    async stop({ timeout, force, removed: isRemoved }) {
+      const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force, isRemoved }));
       return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
     },
   };

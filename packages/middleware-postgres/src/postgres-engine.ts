@@ -11,9 +11,10 @@ import {
   type ReloadOutcome,
   type StopOptions,
 } from "@keelson/middleware-agent";
-import { amountOf, hostOf, infoOf, roleOf } from "./roles/assignment-record.ts";
+import { hostOf, infoOf, roleOf } from "./roles/assignment-record.ts";
 import { PostgresSnapshots } from "./backup/postgres-snapshots.ts";
 import { Follower } from "./roles/follower.ts";
+import { SynchronousNames } from "./roles/synchronous-quorum.ts";
 import { isConnectionRefused } from "./server/postgres-client.ts";
 import { LogArchive } from "./log/log-archive.ts";
 import type { PeerAccess } from "./server/peer-connection.ts";
@@ -24,11 +25,12 @@ import { PostgresServer } from "./server/postgres-server.ts";
 import { endRecovery, promoteTimeoutMs, restartAsPrimary } from "./roles/promotion.ts";
 import { Replacement } from "./server/replacement.ts";
 import { ReplicaWatch } from "./roles/replica-watch.ts";
+import { dropSlotAt } from "./roles/replication-slot.ts";
 import { RoleStore } from "./roles/role-store.ts";
 import { isStreamingFrom, observeState, readState, type ServerState } from "./server/server-state.ts";
 import { Sequence } from "./sequence.ts";
 import { outcomeWithout, switchOver } from "./roles/switchover.ts";
-import { prepareTakeover } from "./roles/takeover.ts";
+import { prepareElection, prepareTakeover, type TakingOver } from "./roles/takeover.ts";
 
 const isolated = { isStandby: true, isOpen: false } as const;
 const fenceTimeoutMs = 1_500;
@@ -62,6 +64,7 @@ export class PostgresEngine implements MiddlewareEngine {
   readonly #takeovers = new Sequence();
   readonly #watch: ReplicaWatch;
   #position = 0;
+  readonly #taking: TakingOver;
 
   constructor(options: EngineOptions) {
     this.#server = new PostgresServer(options);
@@ -74,12 +77,14 @@ export class PostgresEngine implements MiddlewareEngine {
     this.ended = this.#server.ended;
     this.#parameters = new PostgresParameters(this.#server);
     const [engine, server] = [this.#options, this.#server];
+    const synchronous = new SynchronousNames();
+    this.#taking = { ...this.#options, server, synchronous, actions: this.#actions };
     this.metrics = new MetricsReader(server.connection.address, options.clock).read;
     this.#follower = new Follower({ engine, server, exclusively: (act) => this.#actions.run(act) });
     this.#roles = new RoleStore(options.dataDir);
     this.#replacement = new Replacement(options.clock);
     this.#watch = new ReplicaWatch(options.clock, () => this.role());
-    this.log = new LogArchive({ engine, server, primaryHost: () => this.#primaryHost() });
+    this.log = new LogArchive({ engine, server, synchronous, primaryHost: () => this.#primaryHost() });
     this.snapshots = new PostgresSnapshots({
       ...{ engine, server },
       isAdmitted: () => this.#isAdmitted,
@@ -120,10 +125,7 @@ export class PostgresEngine implements MiddlewareEngine {
         version: this.#version,
         isInSync: String(isInSync),
         primaryHost: isReplica ? record.primaryHost : host,
-        epoch: String(this.#roles.record?.epoch ?? 0),
-        // After a restart of all Pods, the log is the measure of the data.
-        keys: String(amountOf(this.#server.hasData ? this.#position : 0, record)),
-        ...infoOf(state, record),
+        ...infoOf(state, this.#roles.record, this.#server.hasData ? this.#position : 0),
         ...this.log.info,
         ...this.credentials.info,
       },
@@ -137,11 +139,11 @@ export class PostgresEngine implements MiddlewareEngine {
       return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
     if (role === "replica") {
       // Saved first, so that a restart in between continues with the new role.
-      await this.#roles.save({ ...assignment, isPending: record?.role === "primary" || record?.isPending === true });
+      const isPending = record?.role === "primary" || record?.isPending === true;
+      await this.#roles.save({ ...assignment, isPending });
       if (this.#isAdmitted === false) this.#options.log.info({ primary: primaryHost }, "becoming a replica");
-      this.#isAdmitted = true;
-      this.#isFenced = false;
-      this.#follower.follow(primaryHost);
+      [this.#isAdmitted, this.#isFenced] = [true, false];
+      this.#follower.follow(primaryHost, !isPending);
       this.#watch.start();
       return { ok: true };
     }
@@ -175,25 +177,31 @@ export class PostgresEngine implements MiddlewareEngine {
     return !this.#server.isRunning || (await readState(this.#server.connection)).isStandby;
   }
 
+  async promote(epoch: number, elected?: readonly string[]): Promise<void> {
+    const record = this.#roles.record;
+    if (elected !== undefined) await this.#follower.cancel().then(() => prepareElection(elected, record, this.#taking));
+    await this.#promote(epoch, record);
+  }
+
   /** Rejects if the record is not `expected` any more. */
-  async promote(epoch: number, expected = this.#roles.record): Promise<void> {
+  async #promote(epoch: number, expected: Assignment | undefined): Promise<void> {
     await this.#follower.cancel();
     await this.#actions.run(() => this.#becomePrimary({ role: "primary", primaryHost: this.#options.host, epoch }, expected));
   }
 
   reloadCertificates = (): Promise<void> => this.#actions.run(() => this.#server.reloadCertificates());
-
   isDown = (host: string): Promise<boolean> => isConnectionRefused(host, this.#options.port, 1_000);
-
   guard = (timeoutMs: number | undefined): void => this.#server.guard(timeoutMs);
 
-  async stop({ timeoutMs, force }: StopOptions): Promise<Outcome> {
+  async stop({ timeoutMs, force, isRemoved }: StopOptions): Promise<Outcome> {
     this.#isStopping = true;
     this.#watch.stop();
     this.log.end();
     this.#server.interrupt();
     await this.#follower.cancel();
-    return this.#actions.run(() => this.#server.end(timeoutMs, force));
+    const outcome = await this.#actions.run(() => this.#server.end(timeoutMs, force));
+    if (isRemoved === true) await dropSlotAt(this.#roles.record, this.#options);
+    return outcome;
   }
 
   /** The primary that this server follows, or its own address; undefined without a role. */
@@ -211,7 +219,6 @@ export class PostgresEngine implements MiddlewareEngine {
     const record = this.#roles.record;
     if (state?.isStandby !== false || record?.role !== "replica" || !this.#isAdmitted || this.#follower.isWorking) return;
     await this.#roles.save({ role: "primary", primaryHost: this.#options.host, epoch: record.epoch + 1 }, record);
-    if (!this.#server.isRaised) return;
     void this.#actions
       .run(() => restartAsPrimary(this.#server, true))
       .catch((error: unknown) => this.#options.log.warn({ err: error }, "could not lower settings"));
@@ -230,8 +237,7 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.credentials.apply();
     this.#roles.require(assignment);
     await server.change({ isStandby: false, isOpen: true });
-    this.#isAdmitted = true;
-    this.#isFenced = false;
+    [this.#isAdmitted, this.#isFenced] = [true, false];
   }
 
   async #obstacleOfLoad(): Promise<string | undefined> {
@@ -284,10 +290,10 @@ export class PostgresEngine implements MiddlewareEngine {
     const record = this.#roles.record;
     if (record === undefined || !this.#isAdmitted) return { ok: false, error: "this server was restarted and has no role" };
     if (order.epoch < record.epoch) return { ok: false, error: `epoch ${order.epoch} is older than ${record.epoch}` };
-    const prepared = await prepareTakeover(order, record, { ...this.#options, server: this.#server, actions: this.#actions });
+    const prepared = await prepareTakeover(order, record, this.#taking);
     const permission = prepared.ok ? ((await order.beforePromotion?.()) ?? { ok: true, epoch: order.epoch }) : prepared;
     if (!permission.ok) return permission;
-    await this.promote(permission.epoch, record);
+    await this.#promote(permission.epoch, record);
     this.#options.log.warn({ primary: record.primaryHost, epoch: permission.epoch }, "promoted after the primary failed");
     return { ok: true };
   }

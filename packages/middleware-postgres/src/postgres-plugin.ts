@@ -115,6 +115,7 @@ spec:
     synchronous_commit: hot
     wal_keep_size: hot
     max_wal_size: hot
+    max_slot_wal_keep_size: hot
   tls: true
   defaultValues:
     port: 5432

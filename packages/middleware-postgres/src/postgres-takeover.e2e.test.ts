@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type PostgresPod, PostgresPods } from "./testing/postgres-pod.ts";
+import { parameters, type PostgresPod, PostgresPods } from "./testing/postgres-pod.ts";
 
 const keys = Array.from({ length: 20 }, (_, index) => `key-${index}`);
 
@@ -70,6 +70,36 @@ describe("a takeover", { timeout: 300_000 }, () => {
       const taken = () => first.engine.failover({ ...next, target: first.host, others: [late.host] });
       await expect.poll(taken, { timeout: 60_000 }).toEqual({ ok: true });
       expect(await first.has("kept")).toBe(true);
+    } finally {
+      await servers.stop(pods);
+    }
+  });
+
+  it("waits for a replica that may have the only copy of a commit that a quorum has confirmed", async () => {
+    const pods = await startGroup();
+    const [primary, chosen, other] = pods;
+    const synchronous = { ...parameters, synchronous_standby_names: "ANY 1 (*)" };
+    try {
+      for (const { engine } of [chosen, other, primary])
+        expect(await engine.reload(synchronous, "synchronous")).toEqual({ ok: true });
+      await chosen.run([["ALTER SYSTEM SET primary_conninfo = ''"], ["SELECT pg_reload_conf()"]]);
+      await expect.poll(() => chosen.run([["SELECT pid FROM pg_stat_wal_receiver"]])).toEqual([]);
+      expect(await primary.write("acknowledged")).toBe(true);
+      await other.kill();
+      await primary.kill();
+      await chosen.run([["ALTER SYSTEM RESET primary_conninfo"]]);
+
+      const order = { target: chosen.host, others: [], epoch: 2, timeoutMs: 20_000, replicas: 2 };
+      const refused = { ok: false, error: expect.stringContaining("2 of 2 must, and 1 did") };
+      await expect.poll(() => chosen.engine.failover(order)).toEqual(refused);
+      await expect(chosen.engine.promote(2, [primary.host, other.host])).rejects.toThrow("2 of 2 must, and 1 did");
+      await other.crash();
+      await other.engine.assign({ role: "replica", primaryHost: primary.host, epoch: 1 });
+      const complete = { ...order, others: [other.host] };
+      await expect.poll(() => chosen.engine.failover(complete), { timeout: 60_000 }).toEqual({ ok: true });
+      expect(await chosen.has("acknowledged")).toBe(true);
+      await other.engine.assign({ role: "replica", primaryHost: chosen.host, epoch: 2 });
+      expect(await chosen.write("after")).toBe(true);
     } finally {
       await servers.stop(pods);
     }

@@ -47,6 +47,10 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
     expect(await app().query(await app().cluster.primary(), "SELECT count(*)::text FROM pg_stat_replication")).toEqual([
       { count: "2" },
     ]);
+    const slots = "SELECT active::text FROM pg_replication_slots ORDER BY slot_name";
+    expect(await app().query(await app().cluster.primary(), slots)).toEqual([{ active: "true" }, { active: "true" }]);
+    await app().succeeded(await app().cluster.changeApp(app().nodes(2)));
+    expect(await app().query(await app().cluster.primary(), slots)).toEqual([{ active: "true" }]);
     expect(app().cluster.errors).toEqual([]);
   });
 

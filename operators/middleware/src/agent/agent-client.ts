@@ -222,10 +222,11 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       return answer.requiresRestart ? { kind: "restart", parameters: answer.restartParameters } : outcomeOf(answer);
     }
     case "Failover": {
-      const { target: targetHost, token, isPrimaryDown = false } = call;
+      const { target: targetHost, token, isPrimaryDown = false, replicas = 0 } = call;
       const others = call.others.map((host) => ({ host, port: programPort }));
       const identity = { targetHost, targetPort: programPort, epoch: BigInt(call.epoch), token };
-      return outcomeOf(await tools.failover({ timeout: "5s", ...identity, others, primaryIsDown: isPrimaryDown }, options));
+      const request = { timeout: "5s", ...identity, others, primaryIsDown: isPrimaryDown, replicas };
+      return outcomeOf(await tools.failover(request, options));
     }
     case "AssignRole": {
       const { role, primary: primaryHost, token } = call;
@@ -252,7 +253,9 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       return outcomeOf(await tools.setCredentials({ sequence: BigInt(sequence), id, password, login, users }, options));
     }
     case "Stop": {
-      const request = { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token };
+      const removed = call.isRemoved ?? false;
+      const reason = removed ? "the Pod is being removed" : "the Pod is being replaced";
+      const request = { timeout: "10s", force: false, reason, token: call.token, removed };
       return outcomeOf(await tools.stop(request, options));
     }
   }

@@ -126,6 +126,7 @@ const status = Type.Object(
           from: Type.String({ description: "The primary that has failed." }),
           to: Type.String({ description: "The replica that becomes the primary." }),
           epoch: int64("Epoch of the next primary."),
+          refusal: Type.Optional(Type.String({ description: "Why the replica does not take over yet." })),
         },
         { description: "A failover in progress." },
       ),

@@ -34,6 +34,11 @@ export const annotations = {
    * a replica discards its data and copies that of the primary.
    */
   restartControl: "middleware.io/restart-control",
+  /**
+   * On Groups, set by users: the epoch of `status.failover`. That failover promotes a replica although writes that were acknowledged may be
+   * on Pods that do not answer, and loses them.
+   */
+  acceptDataLoss: "middleware.io/accept-data-loss",
   /** On Apps created by a Restore: the UID of the Restore. */
   restoredBy: "middleware.io/restored-by",
   /** On Apps, set by users: "true" starts no more tasks, and running ones stop before their next disruption. */

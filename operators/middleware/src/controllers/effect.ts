@@ -29,6 +29,8 @@ export type Call =
       readonly token: string;
       /** The Pod of the previous primary has been terminated. */
       readonly isPrimaryDown?: boolean;
+      /** Replicas of the previous primary, those that do not answer included. Missing: the available data is enough. */
+      readonly replicas?: number;
     }
   | {
       readonly method: "AssignRole";
@@ -59,7 +61,8 @@ export type Call =
         readonly logins?: readonly { readonly name: string; readonly verifier: string }[];
       }[];
     }
-  | { readonly method: "Stop"; readonly token: string };
+  /** `isRemoved`: the Pod does not return. */
+  | { readonly method: "Stop"; readonly token: string; readonly isRemoved?: boolean };
 
 /** Response of an agent. */
 export type CallResult =

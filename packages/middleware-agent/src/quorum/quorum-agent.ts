@@ -269,7 +269,9 @@ export class QuorumAgent {
     const { tenure } = this.#keeper.state;
     if (tenure === undefined) return;
     this.#guard();
-    await this.#options.engine.promote(tenure.epoch);
+    const { self, engine } = this.#options;
+    const others = Object.entries(this.#keeper.members.hosts).flatMap(([name, host]) => (name === self ? [] : [host]));
+    await engine.promote(tenure.epoch, others);
     this.#options.log.warn({ epoch: tenure.epoch }, "elected as the primary");
     this.recordPromotion();
   }

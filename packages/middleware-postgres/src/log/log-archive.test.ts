@@ -49,6 +49,7 @@ async function start(): Promise<LogArchive> {
   const next = new LogArchive({
     engine: engine as unknown as EngineOptions & PeerAccess,
     server: server as unknown as ArchivingServer,
+    synchronous: { learn: () => undefined },
     primaryHost: () => host,
   });
   await next.load();

@@ -13,6 +13,7 @@ import {
 import { connectToPeer, type PeerAccess } from "../server/peer-connection.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import { Sequence } from "../sequence.ts";
+import type { SynchronousNames } from "../roles/synchronous-quorum.ts";
 import { historyName, parseSwitches } from "../roles/timeline.ts";
 import {
   type Archived,
@@ -47,6 +48,8 @@ export type ArchivingServer = Pick<PostgresServer, "connection" | "files" | "isR
 export interface LogArchiveOptions {
   readonly engine: EngineOptions & PeerAccess;
   readonly server: ArchivingServer;
+  /** Learns what the primary has. */
+  readonly synchronous: Pick<SynchronousNames, "learn">;
   /** Address of the primary that this server follows; the own one on the primary; undefined without a role. */
   readonly primaryHost: () => string | undefined;
 }
@@ -225,9 +228,11 @@ export class LogArchive implements LogEngine {
     const { connection: opened } = await connectToPeer(host, this.#options.engine);
     await using connection = opened;
     const [row] = await connection.run(
-      `SELECT pg_is_in_recovery()::text AS standby, pg_read_file('../archive.json', 0, 1000000, true) AS state`,
+      `SELECT pg_is_in_recovery()::text AS standby, current_setting('synchronous_standby_names') AS synchronous,
+         pg_read_file('../archive.json', 0, 1000000, true) AS state`,
     );
     if (row?.["standby"] !== "false" || this.#options.primaryHost() !== host) return;
+    this.#options.synchronous.learn(row["synchronous"] ?? "");
     const state = row["state"] === null || row["state"] === undefined ? undefined : (JSON.parse(row["state"]) as ArchiveState);
     await this.#changes.run(async () => {
       const { isEnabled } = this.#state;

@@ -33,12 +33,16 @@ export function roleOf(
   return isPrimary ? "primary" : "recovering";
 }
 
-/** What an agent reports about the state of its server; undefined while it does not run. */
+/** What an agent reports about the state of its server; undefined while it does not run. `position`: the last known end of its log. */
 export function infoOf(
   state: ServerState | undefined,
   record: AssignmentRecord | undefined,
-): Readonly<Record<"offset" | "pid" | "timeline" | "replayLagBytes" | "synchronousReplicas", string>> {
+  position: number,
+): Readonly<Record<"epoch" | "keys" | "offset" | "pid" | "timeline" | "replayLagBytes" | "synchronousReplicas", string>> {
   return {
+    epoch: String(record?.epoch ?? 0),
+    // After a restart of all Pods, the log is the measure of the data.
+    keys: String(amountOf(position, record)),
     // A server that is being rewound or copied cannot be promoted.
     offset: String(amountOf(state?.position ?? 0, record)),
     pid: state?.pid ?? "",

@@ -5,6 +5,7 @@ import type { PostgresConnection } from "../server/postgres-client.ts";
 import type { Upstream } from "../server/postgres-config.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import { primaryHistory, standbyHistory } from "./primary-facts.ts";
+import { dropSlots, ensureSlot, slotName } from "./replication-slot.ts";
 import { type CatchUp, catchUpOf } from "./timeline.ts";
 
 const [minRetryMs, maxRetryMs] = [200, 5_000];
@@ -38,15 +39,18 @@ export class Follower {
     return this.#work !== undefined;
   }
 
-  /** Starts to follow a primary. Does nothing if it is already working on that. */
-  follow(host: string): void {
+  /**
+   * Starts to follow a primary. Does nothing if it is already working on that. `mayServe`: while the primary does not answer, clients and other
+   * agents may read the local data.
+   */
+  follow(host: string, mayServe = false): void {
     if (this.#work?.host === host) return;
     this.#work?.ending.abort();
     const work = { host, ending: new AbortController() };
     this.#work = work;
     // One loop at a time, and each can be canceled from the start.
     this.#done = this.#done
-      .then(() => this.#retry(host, work.ending.signal))
+      .then(() => this.#retry(host, mayServe, work.ending.signal))
       .finally(() => {
         if (this.#work === work) this.#work = undefined;
       });
@@ -59,13 +63,19 @@ export class Follower {
     await this.#done;
   }
 
-  async #retry(host: string, signal: AbortSignal): Promise<void> {
-    const { clock, log } = this.#options.engine;
+  async #retry(host: string, mayServe: boolean, signal: AbortSignal): Promise<void> {
+    const { server, exclusively, engine } = this.#options;
+    const { clock, log } = engine;
+    const serve = async (): Promise<void> => {
+      if (signal.aborted || !server.isRunning || server.isOpen) return;
+      await server.change({ isStandby: true, isOpen: true });
+    };
     for (let delayMs = minRetryMs; !signal.aborted; delayMs = Math.min(delayMs * 2, maxRetryMs)) {
       try {
         if (await this.#attempt(host, signal)) return;
       } catch (error) {
         if (!signal.aborted) log.warn({ err: error, primary: host }, "could not follow the primary; retrying");
+        if (mayServe) await exclusively(serve).catch(() => undefined);
       }
       await sleep(clock, delayMs, signal).catch(() => undefined);
     }
@@ -77,7 +87,8 @@ export class Follower {
     const { connection: opened, login } = await connectToPeer(host, engine);
     await using connection = opened;
     if ((await primaryHistory(connection)) === undefined) return false;
-    const upstream = server.upstreamOf(host, login);
+    const slot = await ensureSlot(connection, slotName(engine.podName), engine.log);
+    const upstream = { ...server.upstreamOf(host, login), ...(slot === undefined ? {} : { slot }) };
     let isFollowing = false;
     await exclusively(async () => {
       if (signal.aborted) return;
@@ -85,12 +96,16 @@ export class Follower {
       const how = await this.#compare(connection, signal);
       if (how === undefined) return;
       isFollowing = true;
-      if (how === "stream") return server.change(mode);
+      if (how === "stream") {
+        await server.change(mode);
+        return dropSlots(server.connection);
+      }
       // pg_rewind reads the timeline of the primary from its last checkpoint.
       if (how === "rewind") await connection.run("CHECKPOINT", [], 60_000);
       await server.stop(stopTimeoutMs);
       await this.#replaceData(how, upstream, signal);
       await server.start(mode, signal);
+      await dropSlots(server.connection);
     });
     return isFollowing;
   }

@@ -9,6 +9,8 @@ export interface Upstream {
   readonly password: string;
   /** Name of this server in `pg_stat_replication` and `synchronous_standby_names`. */
   readonly name: string;
+  /** Slot of this server there. Undefined: only `wal_keep_size` keeps log for it. */
+  readonly slot?: string;
   /** Undefined: as the client library prefers. */
   readonly tls?: { readonly mode: TlsMode; readonly authoritiesFile: string };
 }
@@ -70,6 +72,8 @@ export function postgresConfig({
     // A replica whose upstream changes connects to it within this time.
     ["wal_retrieve_retry_interval", "1s"],
     // Changing the mode takes a restart, changing the command does not. Replicas archive too: one of them may be promoted.
+    // Log for a replica that does not return must not fill the volume.
+    ["max_slot_wal_keep_size", "1GB"],
     ["archive_mode", "always"],
     ["archive_command", archiveCommand ?? "true"],
     ["archive_timeout", archiveCommand === undefined ? "0" : "60s"],
@@ -83,6 +87,7 @@ export function postgresConfig({
     ["hot_standby", "on"],
     ["full_page_writes", "on"],
     ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream, { hasPassword: true })],
+    ["primary_slot_name", upstream?.slot ?? ""],
     ["recovery_target_timeline", "latest"],
     ...(tls === undefined ? [] : tlsSettings(tls)),
   ];

@@ -31,7 +31,7 @@ export function restartAll(views: readonly PodView[], message: string, remove = 
 /** Continues to replace Pods: stops their programs cleanly, then deletes the Pods. */
 export function continueRestart(
   { group }: GroupObservation,
-  { pod, uid, others = [] }: NonNullable<GroupStatus["restarting"]>,
+  { pod, uid, remove, others = [] }: NonNullable<GroupStatus["restarting"]>,
   views: readonly PodView[],
 ): Next {
   const targets = [{ name: pod, uid }, ...others];
@@ -50,15 +50,25 @@ export function continueRestart(
   }
   const running = remaining.filter((view) => view.pod?.metadata.deletionTimestamp === undefined);
   if (running.length === 0) return wait(`waiting for ${names(remaining)} to terminate`);
-  return { kind: "do", message: `stopping ${names(running)}`, effects: running.flatMap((view) => stopEffects(view, group)) };
+  return {
+    kind: "do",
+    message: `stopping ${names(running)}`,
+    effects: running.flatMap((view) => stopEffects(view, group, remove === true)),
+  };
 }
 
-function stopEffects({ name, pod, role, ip }: PodView, { metadata }: GroupObservation["group"]): readonly Effect[] {
+function stopEffects(
+  { name, pod, role, ip }: PodView,
+  { metadata, spec }: GroupObservation["group"],
+  isDeleted: boolean,
+): readonly Effect[] {
   const uid = pod?.metadata.uid ?? "";
+  // A stopped Group starts again.
+  const removed = isDeleted && spec.stopped !== true ? { isRemoved: true } : {};
   return [
     ...(role === undefined || ip === undefined
       ? []
-      : [{ kind: "call" as const, ip, call: { method: "Stop" as const, token: uid }, after: () => undefined }]),
+      : [{ kind: "call" as const, ip, call: { method: "Stop" as const, token: uid, ...removed }, after: () => undefined }]),
     { kind: "delete", type: Pod, key: { namespace: metadata.namespace, name }, uid },
   ];
 }

@@ -45,7 +45,8 @@ describe("the replica that takes over", () => {
   });
 
   it("stays if it has the most data, or if it is not known whether it was promoted", () => {
-    expect(answered(refused, podView(1, { offset: 900 }), podView(2, { offset: 900 }))).toBeUndefined();
+    const stays = { failover: { from: "p-0", to: "p-1", epoch: 5, refusal: "the log did not arrive in time" } };
+    expect(answered(refused, podView(1, { offset: 900 }), podView(2, { offset: 900 }))).toMatchObject(stays);
     const unreachable: CallResult = { kind: "unreachable", message: "timeout" };
     expect(answered(unreachable, podView(1, { offset: 500 }), podView(2, { offset: 900 }))).toBeUndefined();
   });

@@ -1,5 +1,6 @@
 import { Pod } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
+import { annotations } from "../../api/names.ts";
 import type { CallResult, Effect } from "../effect.ts";
 import { type Next, wait } from "../group/next.ts";
 import type { GroupObservation } from "../group/observation.ts";
@@ -22,7 +23,8 @@ export function reconcileFailover({ group }: GroupObservation, views: readonly P
   const { primary: recorded, fencing, failover } = status;
   if (recorded === undefined) return { kind: "settled" };
   if (fencing !== undefined) return terminate(fencing, views, group.metadata.namespace);
-  if (failover !== undefined) return continueFailover(failover, views, status);
+  const isLossAccepted = group.metadata.annotations?.[annotations.acceptDataLoss] === String(failover?.epoch);
+  if (failover !== undefined) return continueFailover(failover, views, status, isLossAccepted);
   const primary = views.find((view) => view.name === recorded.pod);
   if (primary?.role?.role === "primary") return { kind: "settled" };
   const elected = electedBy(views, recorded);
@@ -75,6 +77,7 @@ function continueFailover(
   { from, to, epoch }: NonNullable<GroupStatus["failover"]>,
   views: readonly PodView[],
   status: GroupStatus,
+  isLossAccepted: boolean,
 ): Next {
   const [old, chosen] = [views.find((view) => view.name === from), views.find((view) => view.name === to)];
   if (chosen?.role?.role === "primary") return recordPrimary(to, Math.max(epoch, chosen.role.epoch ?? 0));
@@ -99,17 +102,21 @@ function continueFailover(
     .filter((view) => view !== old && view !== chosen && view.role?.role === "replica")
     .flatMap((view) => view.ip ?? []);
   const token = `failover/${epoch}`;
+  const replicas = isLossAccepted ? {} : { replicas: views.filter((view) => view !== old).length };
+  const down = isPrimaryDown ? { isPrimaryDown } : {};
   const effect: Effect = {
     kind: "call",
     ip: chosen.ip,
-    call: { method: "Failover", target: chosen.ip, others, epoch, token, ...(isPrimaryDown ? { isPrimaryDown } : {}) },
+    call: { method: "Failover", target: chosen.ip, others, epoch, token, ...down, ...replicas },
     after: (result) => {
       const [best] = candidatesOf(views, old);
       const isOutdone = best !== undefined && byData(best, chosen) < 0;
       return afterTakeover(status, result, { old, isOutdone });
     },
   };
-  return { kind: "do", message: `failing over from ${from} to ${to}`, effects: [effect] };
+  const reason = status.failover?.refusal;
+  const message = `failing over from ${from} to ${to}${reason === undefined ? "" : `: ${reason}`}`;
+  return { kind: "do", message, effects: [effect] };
 }
 
 /**
@@ -122,8 +129,11 @@ function afterTakeover(
   { old, isOutdone }: { readonly old: PodView | undefined; readonly isOutdone: boolean },
 ): object | undefined {
   if (result.kind !== "refused" || failover === undefined) return undefined;
-  if (!result.mustTerminate)
-    return isOutdone ? { ...status, primary: { pod: failover.from, epoch: failover.epoch } } : undefined;
+  if (!result.mustTerminate) {
+    if (isOutdone) return { ...status, primary: { pod: failover.from, epoch: failover.epoch } };
+    const isKnown = failover.refusal === result.message;
+    return isKnown ? undefined : { ...status, failover: { ...failover, refusal: result.message } };
+  }
   const uid = old?.pod?.metadata.uid;
   return old === undefined || uid === undefined ? undefined : { ...status, failover, fencing: { pod: old.name, uid } };
 }
