@@ -10,6 +10,7 @@ import { agentName } from "@keelson/middleware-agent";
 import { AgentSessions } from "@keelson/middleware-agent/protocol";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connectResp, parseInfo, type Reply } from "./agent/redis/resp-client.ts";
+import { createAgentClient } from "./agent/agent-client.ts";
 import { usersCommand } from "./commands/users.ts";
 import { agentAccessOf } from "./controllers/agent-access.ts";
 import { App } from "./api/app.ts";
@@ -43,11 +44,28 @@ async function as(host: string, user: string, password: string, ...words: readon
   }
 }
 
-async function users(...args: readonly string[]) {
+/** The token of the agents. */
+async function tokenOf(): Promise<string> {
+  const { data } = await redis.client.get(Secret, { namespace, name: "cache-access" });
+  return agentAccessOf(data)?.token ?? "";
+}
+
+/** Whether the agent at an address accepts a token. */
+async function isAccepted(host: string, token: string): Promise<boolean> {
+  const agents = createAgentClient({ roleTimeoutMs: 20_000 });
+  try {
+    return (await agents.role(host, { token })) !== undefined;
+  } finally {
+    agents.close();
+  }
+}
+
+async function users(...[first, ...rest]: readonly [object | string, ...string[]]) {
+  const [flags, args] = typeof first === "string" ? [{}, [first, ...rest]] : [first, rest];
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const status = await usersCommand.run({
     args,
-    flags: { namespace, rules: "~app:* +@read +ping" },
+    flags: { namespace, rules: "~app:* +@read +ping", ...flags },
     ...{ stdout, stderr, clock: systemClock, log: silentLogger },
     signal: AbortSignal.timeout(60_000),
     client: () => Promise.resolve(redis.client),
@@ -204,6 +222,18 @@ describe("users of real Redis", { timeout: 180_000 }, () => {
       .poll(async () => (await users("list", "cache")).out, { timeout: 60_000 })
       .toMatch(/^default .* rotated; the previous one is accepted until 20/m);
 
+    const token = await tokenOf();
+    const uids = (await redis.pods()).map(({ metadata }) => metadata.uid);
+    expect(await users({ "agent-token": true }, "rotate", "cache")).toMatchObject({ status: 0, err: "" });
+    expect(await tokenOf()).not.toBe(token);
+    for (const host of await hosts())
+      expect([await isAccepted(host, token), await isAccepted(host, await tokenOf()), await isAccepted(host, "x")]).toEqual([
+        true,
+        true,
+        false,
+      ]);
+    expect((await redis.pods()).map(({ metadata }) => metadata.uid)).toEqual(uids);
+
     const primary = (await redis.group()).status?.primary?.pod;
     const server = Number(parseInfo(await redis.command(await redis.primary(), "INFO", "server"))["process_id"]);
     process.kill(server, "SIGKILL");
@@ -217,6 +247,6 @@ describe("users of real Redis", { timeout: 180_000 }, () => {
     expect(await users("delete", "cache", "reader")).toMatchObject({ status: 0, err: "" });
     for (const host of await hosts()) expect(await as(host, "reader", reader, "PING")).toBe("WRONGPASS");
     const text = await visible();
-    for (const secret of [old, next, reader]) expect(text.includes(secret)).toBe(false);
+    for (const secret of [old, next, reader, token, await tokenOf()]) expect(text.includes(secret)).toBe(false);
   });
 });

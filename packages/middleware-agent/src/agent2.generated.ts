@@ -13,7 +13,69 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agent2/v1/agent2.proto.
  */
 export const file_agent2_v1_agent2: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEifQoVU2V0Q3JlZGVudGlhbHNSZXF1ZXN0EhAKCHNlcXVlbmNlGAEgASgDEhAKCHBhc3N3b3JkGAIgASgJEiUKBXVzZXJzGAMgAygLMhYuYWdlbnQyLnYxLlByb2dyYW1Vc2VyEgoKAmlkGAQgASgJEg0KBWxvZ2luGAUgASgJImwKC1Byb2dyYW1Vc2VyEgwKBG5hbWUYASABKAkSDQoFcnVsZXMYAiADKAkSFwoPcGFzc3dvcmRfaGFzaGVzGAMgAygJEicKBmxvZ2lucxgEIAMoCzIXLmFnZW50Mi52MS5Qcm9ncmFtTG9naW4iLgoMUHJvZ3JhbUxvZ2luEgwKBG5hbWUYASABKAkSEAoIdmVyaWZpZXIYAiABKAkiOAoWU2V0Q3JlZGVudGlhbHNSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIhAKDk1ldHJpY3NSZXF1ZXN0IjwKD01ldHJpY3NSZXNwb25zZRIpCghmYW1pbGllcxgBIAMoCzIXLmFnZW50Mi52MS5NZXRyaWNGYW1pbHkiYgoMTWV0cmljRmFtaWx5EgwKBG5hbWUYASABKAkSDAoEaGVscBgCIAEoCRIMCgR0eXBlGAMgASgJEigKB3NhbXBsZXMYBCADKAsyFy5hZ2VudDIudjEuTWV0cmljU2FtcGxlIoEBCgxNZXRyaWNTYW1wbGUSMwoGbGFiZWxzGAEgAygLMiMuYWdlbnQyLnYxLk1ldHJpY1NhbXBsZS5MYWJlbHNFbnRyeRINCgV2YWx1ZRgCIAEoARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjAKDlJlY292ZXJ5VGFyZ2V0EgwKBHRpbWUYASABKAkSEAoIcG9zaXRpb24YAiABKAkifwoLUmVjb3ZlckRhdGESEgoKc2l6ZV9ieXRlcxgBIAEoAxIpCgZ0YXJnZXQYAiABKAsyGS5hZ2VudDIudjEuUmVjb3ZlcnlUYXJnZXQSEQoJbG9nX2ZpbGVzGAMgAygJEgwKBGRhdGEYBCABKAwSEAoIZmlsZV9lbmQYBSABKAgiSQoMUmVjb3ZlckV2ZW50Eg4KBndhbnRlZBgBIAEoCRIpCgZyZXN1bHQYAiABKAsyGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQiNgoUU2V0TG9nQXJjaGl2ZVJlcXVlc3QSDwoHZW5hYmxlZBgBIAEoCBINCgV0b2tlbhgCIAEoCSI3ChVTZXRMb2dBcmNoaXZlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSImCg5SZWFkTG9nUmVxdWVzdBIUCgxza2lwX21pc3NpbmcYASABKAgiNgoITG9nQ2h1bmsSDAoEbmFtZRgBIAEoCRIOCgZjdXJzb3IYAiABKAkSDAoEZGF0YRgDIAEoDCI0ChFDb25maXJtTG9nUmVxdWVzdBIOCgZjdXJzb3IYASABKAkSDwoHbWlzc2luZxgCIAEoCSI0ChJDb25maXJtTG9nUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSIRCg9TbmFwc2hvdFJlcXVlc3QiSgoNU25hcHNob3RDaHVuaxIMCgRkYXRhGAEgASgMEisKB3N1bW1hcnkYAiABKAsyGi5hZ2VudDIudjEuU25hcHNob3RTdW1tYXJ5IpQBCg9TbmFwc2hvdFN1bW1hcnkSEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRrZXlzGAIgASgDEhUKDWV4cGlyaW5nX2tleXMYAyABKAMSDgoGZm9ybWF0GAQgASgJEhcKD3Byb2dyYW1fdmVyc2lvbhgFIAEoCRIMCgR1bml0GAYgASgJEhEKCWxvZ19zdGFydBgHIAEoCSIwCgxTbmFwc2hvdERhdGESEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRkYXRhGAIgASgMIlUKDlNuYXBzaG90UmVzdWx0Eg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSDAoEa2V5cxgDIAEoAxIVCg1leHBpcmluZ19rZXlzGAQgASgDIiQKBk1lbWJlchIMCgRuYW1lGAEgASgJEgwKBGhvc3QYAiABKAkiagoRU2V0TWVtYmVyc1JlcXVlc3QSCwoDa2V5GAEgASgJEiIKB21lbWJlcnMYAiADKAsyES5hZ2VudDIudjEuTWVtYmVyEhUKDW1heF9sYWdfYnl0ZXMYAyABKAMSDQoFdG9rZW4YBCABKAkiNAoSU2V0TWVtYmVyc1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkirQEKE1JlcXVlc3RMZWFzZVJlcXVlc3QSDAoEZnJvbRgBIAEoCRINCgVlcG9jaBgCIAEoAxIOCgZvZmZzZXQYAyABKAMSDAoEa2luZBgEIAEoCRITCgtvdmVyX2hvbGRlchgFIAEoCRISCgpvdmVyX2Vwb2NoGAYgASgDEhEKCWFwcG9pbnRlZBgHIAEoCBIRCglzdWNjZXNzb3IYCCABKAkSDAoEaG9zdBgJIAEoCSJGChRSZXF1ZXN0TGVhc2VSZXNwb25zZRIPCgdncmFudGVkGAEgASgIEg0KBWVwb2NoGAIgASgDEg4KBnJlYXNvbhgDIAEoCSJQChRHZXRHcm91cE9yZGVyUmVxdWVzdBIWCg5jb21wb25lbnRfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZncm91cHMYAyADKAkiOgoVR2V0R3JvdXBPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgirwEKEkdldFBvZE9yZGVyUmVxdWVzdBISCgpncm91cF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEgwKBHBvZHMYAyADKAkSNwoFcm9sZXMYCiADKAsyKC5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0LlJvbGVzRW50cnkaLAoKUm9sZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjgKE0dldFBvZE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCIQCg5HZXRSb2xlUmVxdWVzdCISChBXYXRjaFJvbGVSZXF1ZXN0IqMBCg9HZXRSb2xlUmVzcG9uc2USDAoEcm9sZRgBIAEoCRIRCglpc19sZWFkZXIYAiABKAgSPQoKZXh0cmFfaW5mbxgDIAMoCzIpLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UuRXh0cmFJbmZvRW50cnkaMAoORXh0cmFJbmZvRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLaAQoTUmVsb2FkQ29uZmlnUmVxdWVzdBITCgtjb25maWdfdHlwZRgBIAEoCRITCgtjb25maWdfcGF0aBgCIAEoCRJCCgpwYXJhbWV0ZXJzGAogAygLMi4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QuUGFyYW1ldGVyc0VudHJ5EhMKC2NvbmZpZ19oYXNoGAsgASgJEg0KBXRva2VuGAwgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImwKFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSGAoQcmVxdWlyZXNfcmVzdGFydBgDIAEoCBIaChJyZXN0YXJ0X3BhcmFtZXRlcnMYCiADKAkiugEKD0ZhaWxvdmVyUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEhMKC3RhcmdldF9ob3N0GAogASgJEhMKC3RhcmdldF9wb3J0GAsgASgNEiMKBm90aGVycxgMIAMoCzITLmFnZW50Mi52MS5FbmRwb2ludBINCgV0b2tlbhgNIAEoCRINCgVlcG9jaBgOIAEoAxIXCg9wcmltYXJ5X2lzX2Rvd24YDyABKAgSEAoIcmVwbGljYXMYECABKA0iJgoIRW5kcG9pbnQSDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgNIncKEEZhaWxvdmVyUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIVCg1wcmV2aW91c19yb2xlGAMgASgJEhQKDGN1cnJlbnRfcm9sZRgEIAEoCRIWCg5tdXN0X3Rlcm1pbmF0ZRgKIAEoCCJdCgtTdG9wUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCRINCgV0b2tlbhgKIAEoCRIPCgdyZW1vdmVkGAsgASgIIi4KDFN0b3BSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJImsKEUFzc2lnblJvbGVSZXF1ZXN0EgwKBHJvbGUYASABKAkSFAoMcHJpbWFyeV9ob3N0GAIgASgJEhQKDHByaW1hcnlfcG9ydBgDIAEoDRINCgVlcG9jaBgEIAEoAxINCgV0b2tlbhgFIAEoCSI0ChJBc3NpZ25Sb2xlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCTL9CgoLVG9vbEludm9rZXISUgoNR2V0R3JvdXBPcmRlchIfLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVxdWVzdBogLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVzcG9uc2USTAoLR2V0UG9kT3JkZXISHS5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0Gh4uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVzcG9uc2USQAoHR2V0Um9sZRIZLmFnZW50Mi52MS5HZXRSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2USTwoMUmVsb2FkQ29uZmlnEh4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QaHy5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2USQwoIRmFpbG92ZXISGi5hZ2VudDIudjEuRmFpbG92ZXJSZXF1ZXN0GhsuYWdlbnQyLnYxLkZhaWxvdmVyUmVzcG9uc2USNwoEU3RvcBIWLmFnZW50Mi52MS5TdG9wUmVxdWVzdBoXLmFnZW50Mi52MS5TdG9wUmVzcG9uc2USRgoJV2F0Y2hSb2xlEhsuYWdlbnQyLnYxLldhdGNoUm9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlMAESSQoKQXNzaWduUm9sZRIcLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVxdWVzdBodLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVzcG9uc2USSQoKU2V0TWVtYmVycxIcLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVxdWVzdBodLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVzcG9uc2USTwoMUmVxdWVzdExlYXNlEh4uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlcXVlc3QaHy5hZ2VudDIudjEuUmVxdWVzdExlYXNlUmVzcG9uc2USQgoIU25hcHNob3QSGi5hZ2VudDIudjEuU25hcHNob3RSZXF1ZXN0GhguYWdlbnQyLnYxLlNuYXBzaG90Q2h1bmswARJFCg1DaGVja1NuYXBzaG90EhcuYWdlbnQyLnYxLlNuYXBzaG90RGF0YRoZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCgBEkQKDExvYWRTbmFwc2hvdBIXLmFnZW50Mi52MS5TbmFwc2hvdERhdGEaGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQoARJGCg9SZWNvdmVyU25hcHNob3QSFi5hZ2VudDIudjEuUmVjb3ZlckRhdGEaFy5hZ2VudDIudjEuUmVjb3ZlckV2ZW50KAEwARJSCg1TZXRMb2dBcmNoaXZlEh8uYWdlbnQyLnYxLlNldExvZ0FyY2hpdmVSZXF1ZXN0GiAuYWdlbnQyLnYxLlNldExvZ0FyY2hpdmVSZXNwb25zZRI7CgdSZWFkTG9nEhkuYWdlbnQyLnYxLlJlYWRMb2dSZXF1ZXN0GhMuYWdlbnQyLnYxLkxvZ0NodW5rMAESSQoKQ29uZmlybUxvZxIcLmFnZW50Mi52MS5Db25maXJtTG9nUmVxdWVzdBodLmFnZW50Mi52MS5Db25maXJtTG9nUmVzcG9uc2USQAoHTWV0cmljcxIZLmFnZW50Mi52MS5NZXRyaWNzUmVxdWVzdBoaLmFnZW50Mi52MS5NZXRyaWNzUmVzcG9uc2USVQoOU2V0Q3JlZGVudGlhbHMSIC5hZ2VudDIudjEuU2V0Q3JlZGVudGlhbHNSZXF1ZXN0GiEuYWdlbnQyLnYxLlNldENyZWRlbnRpYWxzUmVzcG9uc2ViBnByb3RvMw");
+  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiVQoQU2V0VG9rZW5zUmVxdWVzdBIQCghzZXF1ZW5jZRgBIAEoAxIKCgJpZBgCIAEoCRINCgV0b2tlbhgDIAEoCRIUCgx0b2tlbl9oYXNoZXMYBCADKAkiMwoRU2V0VG9rZW5zUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJ9ChVTZXRDcmVkZW50aWFsc1JlcXVlc3QSEAoIc2VxdWVuY2UYASABKAMSEAoIcGFzc3dvcmQYAiABKAkSJQoFdXNlcnMYAyADKAsyFi5hZ2VudDIudjEuUHJvZ3JhbVVzZXISCgoCaWQYBCABKAkSDQoFbG9naW4YBSABKAkibAoLUHJvZ3JhbVVzZXISDAoEbmFtZRgBIAEoCRINCgVydWxlcxgCIAMoCRIXCg9wYXNzd29yZF9oYXNoZXMYAyADKAkSJwoGbG9naW5zGAQgAygLMhcuYWdlbnQyLnYxLlByb2dyYW1Mb2dpbiIuCgxQcm9ncmFtTG9naW4SDAoEbmFtZRgBIAEoCRIQCgh2ZXJpZmllchgCIAEoCSI4ChZTZXRDcmVkZW50aWFsc1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiEAoOTWV0cmljc1JlcXVlc3QiPAoPTWV0cmljc1Jlc3BvbnNlEikKCGZhbWlsaWVzGAEgAygLMhcuYWdlbnQyLnYxLk1ldHJpY0ZhbWlseSJiCgxNZXRyaWNGYW1pbHkSDAoEbmFtZRgBIAEoCRIMCgRoZWxwGAIgASgJEgwKBHR5cGUYAyABKAkSKAoHc2FtcGxlcxgEIAMoCzIXLmFnZW50Mi52MS5NZXRyaWNTYW1wbGUigQEKDE1ldHJpY1NhbXBsZRIzCgZsYWJlbHMYASADKAsyIy5hZ2VudDIudjEuTWV0cmljU2FtcGxlLkxhYmVsc0VudHJ5Eg0KBXZhbHVlGAIgASgBGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiMAoOUmVjb3ZlcnlUYXJnZXQSDAoEdGltZRgBIAEoCRIQCghwb3NpdGlvbhgCIAEoCSJ/CgtSZWNvdmVyRGF0YRISCgpzaXplX2J5dGVzGAEgASgDEikKBnRhcmdldBgCIAEoCzIZLmFnZW50Mi52MS5SZWNvdmVyeVRhcmdldBIRCglsb2dfZmlsZXMYAyADKAkSDAoEZGF0YRgEIAEoDBIQCghmaWxlX2VuZBgFIAEoCCJJCgxSZWNvdmVyRXZlbnQSDgoGd2FudGVkGAEgASgJEikKBnJlc3VsdBgCIAEoCzIZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCI2ChRTZXRMb2dBcmNoaXZlUmVxdWVzdBIPCgdlbmFibGVkGAEgASgIEg0KBXRva2VuGAIgASgJIjcKFVNldExvZ0FyY2hpdmVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIiYKDlJlYWRMb2dSZXF1ZXN0EhQKDHNraXBfbWlzc2luZxgBIAEoCCI2CghMb2dDaHVuaxIMCgRuYW1lGAEgASgJEg4KBmN1cnNvchgCIAEoCRIMCgRkYXRhGAMgASgMIjQKEUNvbmZpcm1Mb2dSZXF1ZXN0Eg4KBmN1cnNvchgBIAEoCRIPCgdtaXNzaW5nGAIgASgJIjQKEkNvbmZpcm1Mb2dSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIhEKD1NuYXBzaG90UmVxdWVzdCJKCg1TbmFwc2hvdENodW5rEgwKBGRhdGEYASABKAwSKwoHc3VtbWFyeRgCIAEoCzIaLmFnZW50Mi52MS5TbmFwc2hvdFN1bW1hcnkilAEKD1NuYXBzaG90U3VtbWFyeRISCgpzaXplX2J5dGVzGAEgASgDEgwKBGtleXMYAiABKAMSFQoNZXhwaXJpbmdfa2V5cxgDIAEoAxIOCgZmb3JtYXQYBCABKAkSFwoPcHJvZ3JhbV92ZXJzaW9uGAUgASgJEgwKBHVuaXQYBiABKAkSEQoJbG9nX3N0YXJ0GAcgASgJIjAKDFNuYXBzaG90RGF0YRISCgpzaXplX2J5dGVzGAEgASgDEgwKBGRhdGEYAiABKAwiVQoOU25hcHNob3RSZXN1bHQSDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIMCgRrZXlzGAMgASgDEhUKDWV4cGlyaW5nX2tleXMYBCABKAMiJAoGTWVtYmVyEgwKBG5hbWUYASABKAkSDAoEaG9zdBgCIAEoCSJqChFTZXRNZW1iZXJzUmVxdWVzdBILCgNrZXkYASABKAkSIgoHbWVtYmVycxgCIAMoCzIRLmFnZW50Mi52MS5NZW1iZXISFQoNbWF4X2xhZ19ieXRlcxgDIAEoAxINCgV0b2tlbhgEIAEoCSI0ChJTZXRNZW1iZXJzUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSKtAQoTUmVxdWVzdExlYXNlUmVxdWVzdBIMCgRmcm9tGAEgASgJEg0KBWVwb2NoGAIgASgDEg4KBm9mZnNldBgDIAEoAxIMCgRraW5kGAQgASgJEhMKC292ZXJfaG9sZGVyGAUgASgJEhIKCm92ZXJfZXBvY2gYBiABKAMSEQoJYXBwb2ludGVkGAcgASgIEhEKCXN1Y2Nlc3NvchgIIAEoCRIMCgRob3N0GAkgASgJIkYKFFJlcXVlc3RMZWFzZVJlc3BvbnNlEg8KB2dyYW50ZWQYASABKAgSDQoFZXBvY2gYAiABKAMSDgoGcmVhc29uGAMgASgJIlAKFEdldEdyb3VwT3JkZXJSZXF1ZXN0EhYKDmNvbXBvbmVudF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEg4KBmdyb3VwcxgDIAMoCSI6ChVHZXRHcm91cE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCKvAQoSR2V0UG9kT3JkZXJSZXF1ZXN0EhIKCmdyb3VwX25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDAoEcG9kcxgDIAMoCRI3CgVyb2xlcxgKIAMoCzIoLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QuUm9sZXNFbnRyeRosCgpSb2xlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOAoTR2V0UG9kT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIhAKDkdldFJvbGVSZXF1ZXN0IhIKEFdhdGNoUm9sZVJlcXVlc3QiowEKD0dldFJvbGVSZXNwb25zZRIMCgRyb2xlGAEgASgJEhEKCWlzX2xlYWRlchgCIAEoCBI9CgpleHRyYV9pbmZvGAMgAygLMikuYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZS5FeHRyYUluZm9FbnRyeRowCg5FeHRyYUluZm9FbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItoBChNSZWxvYWRDb25maWdSZXF1ZXN0EhMKC2NvbmZpZ190eXBlGAEgASgJEhMKC2NvbmZpZ19wYXRoGAIgASgJEkIKCnBhcmFtZXRlcnMYCiADKAsyLi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSEwoLY29uZmlnX2hhc2gYCyABKAkSDQoFdG9rZW4YDCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibAoUUmVsb2FkQ29uZmlnUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIYChByZXF1aXJlc19yZXN0YXJ0GAMgASgIEhoKEnJlc3RhcnRfcGFyYW1ldGVycxgKIAMoCSK6AQoPRmFpbG92ZXJSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSEwoLdGFyZ2V0X2hvc3QYCiABKAkSEwoLdGFyZ2V0X3BvcnQYCyABKA0SIwoGb3RoZXJzGAwgAygLMhMuYWdlbnQyLnYxLkVuZHBvaW50Eg0KBXRva2VuGA0gASgJEg0KBWVwb2NoGA4gASgDEhcKD3ByaW1hcnlfaXNfZG93bhgPIAEoCBIQCghyZXBsaWNhcxgQIAEoDSImCghFbmRwb2ludBIMCgRob3N0GAEgASgJEgwKBHBvcnQYAiABKA0idwoQRmFpbG92ZXJSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhUKDXByZXZpb3VzX3JvbGUYAyABKAkSFAoMY3VycmVudF9yb2xlGAQgASgJEhYKDm11c3RfdGVybWluYXRlGAogASgIIl0KC1N0b3BSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSDQoFZm9yY2UYAiABKAgSDgoGcmVhc29uGAMgASgJEg0KBXRva2VuGAogASgJEg8KB3JlbW92ZWQYCyABKAgiLgoMU3RvcFJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiawoRQXNzaWduUm9sZVJlcXVlc3QSDAoEcm9sZRgBIAEoCRIUCgxwcmltYXJ5X2hvc3QYAiABKAkSFAoMcHJpbWFyeV9wb3J0GAMgASgNEg0KBWVwb2NoGAQgASgDEg0KBXRva2VuGAUgASgJIjQKEkFzc2lnblJvbGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJMsULCgtUb29sSW52b2tlchJSCg1HZXRHcm91cE9yZGVyEh8uYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXF1ZXN0GiAuYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXNwb25zZRJMCgtHZXRQb2RPcmRlchIdLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QaHi5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXNwb25zZRJACgdHZXRSb2xlEhkuYWdlbnQyLnYxLkdldFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZRJPCgxSZWxvYWRDb25maWcSHi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdBofLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXNwb25zZRJDCghGYWlsb3ZlchIaLmFnZW50Mi52MS5GYWlsb3ZlclJlcXVlc3QaGy5hZ2VudDIudjEuRmFpbG92ZXJSZXNwb25zZRI3CgRTdG9wEhYuYWdlbnQyLnYxLlN0b3BSZXF1ZXN0GhcuYWdlbnQyLnYxLlN0b3BSZXNwb25zZRJGCglXYXRjaFJvbGUSGy5hZ2VudDIudjEuV2F0Y2hSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UwARJJCgpBc3NpZ25Sb2xlEhwuYWdlbnQyLnYxLkFzc2lnblJvbGVSZXF1ZXN0Gh0uYWdlbnQyLnYxLkFzc2lnblJvbGVSZXNwb25zZRJJCgpTZXRNZW1iZXJzEhwuYWdlbnQyLnYxLlNldE1lbWJlcnNSZXF1ZXN0Gh0uYWdlbnQyLnYxLlNldE1lbWJlcnNSZXNwb25zZRJPCgxSZXF1ZXN0TGVhc2USHi5hZ2VudDIudjEuUmVxdWVzdExlYXNlUmVxdWVzdBofLmFnZW50Mi52MS5SZXF1ZXN0TGVhc2VSZXNwb25zZRJCCghTbmFwc2hvdBIaLmFnZW50Mi52MS5TbmFwc2hvdFJlcXVlc3QaGC5hZ2VudDIudjEuU25hcHNob3RDaHVuazABEkUKDUNoZWNrU25hcHNob3QSFy5hZ2VudDIudjEuU25hcHNob3REYXRhGhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0KAESRAoMTG9hZFNuYXBzaG90EhcuYWdlbnQyLnYxLlNuYXBzaG90RGF0YRoZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCgBEkYKD1JlY292ZXJTbmFwc2hvdBIWLmFnZW50Mi52MS5SZWNvdmVyRGF0YRoXLmFnZW50Mi52MS5SZWNvdmVyRXZlbnQoATABElIKDVNldExvZ0FyY2hpdmUSHy5hZ2VudDIudjEuU2V0TG9nQXJjaGl2ZVJlcXVlc3QaIC5hZ2VudDIudjEuU2V0TG9nQXJjaGl2ZVJlc3BvbnNlEjsKB1JlYWRMb2cSGS5hZ2VudDIudjEuUmVhZExvZ1JlcXVlc3QaEy5hZ2VudDIudjEuTG9nQ2h1bmswARJJCgpDb25maXJtTG9nEhwuYWdlbnQyLnYxLkNvbmZpcm1Mb2dSZXF1ZXN0Gh0uYWdlbnQyLnYxLkNvbmZpcm1Mb2dSZXNwb25zZRJACgdNZXRyaWNzEhkuYWdlbnQyLnYxLk1ldHJpY3NSZXF1ZXN0GhouYWdlbnQyLnYxLk1ldHJpY3NSZXNwb25zZRJVCg5TZXRDcmVkZW50aWFscxIgLmFnZW50Mi52MS5TZXRDcmVkZW50aWFsc1JlcXVlc3QaIS5hZ2VudDIudjEuU2V0Q3JlZGVudGlhbHNSZXNwb25zZRJGCglTZXRUb2tlbnMSGy5hZ2VudDIudjEuU2V0VG9rZW5zUmVxdWVzdBocLmFnZW50Mi52MS5TZXRUb2tlbnNSZXNwb25zZWIGcHJvdG8z");
+
+/**
+ * @generated from message agent2.v1.SetTokensRequest
+ */
+export type SetTokensRequest = Message<"agent2.v1.SetTokensRequest"> & {
+  /**
+   * Grows with every change; older ones are refused. Reported in extra_info.tokens once it is in force.
+   *
+   * @generated from field: int64 sequence = 1;
+   */
+  sequence: bigint;
+
+  /**
+   * Identifies what the sequence counts, as in SetCredentialsRequest. Reported in extra_info.tokensId.
+   *
+   * @generated from field: string id = 2;
+   */
+  id: string;
+
+  /**
+   * Token with which this agent authenticates at others.
+   *
+   * @generated from field: string token = 3;
+   */
+  token: string;
+
+  /**
+   * SHA-256 of the accepted tokens in hexadecimal: one, or two during a rotation.
+   *
+   * @generated from field: repeated string token_hashes = 4;
+   */
+  tokenHashes: string[];
+};
+
+/**
+ * Describes the message agent2.v1.SetTokensRequest.
+ * Use `create(SetTokensRequestSchema)` to create a new message.
+ */
+export const SetTokensRequestSchema: GenMessage<SetTokensRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 0);
+
+/**
+ * @generated from message agent2.v1.SetTokensResponse
+ */
+export type SetTokensResponse = Message<"agent2.v1.SetTokensResponse"> & {
+  /**
+   * @generated from field: bool success = 1;
+   */
+  success: boolean;
+
+  /**
+   * @generated from field: string error = 2;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message agent2.v1.SetTokensResponse.
+ * Use `create(SetTokensResponseSchema)` to create a new message.
+ */
+export const SetTokensResponseSchema: GenMessage<SetTokensResponse> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 1);
 
 /**
  * @generated from message agent2.v1.SetCredentialsRequest
@@ -61,7 +123,7 @@ export type SetCredentialsRequest = Message<"agent2.v1.SetCredentialsRequest"> &
  * Use `create(SetCredentialsRequestSchema)` to create a new message.
  */
 export const SetCredentialsRequestSchema: GenMessage<SetCredentialsRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 0);
+  messageDesc(file_agent2_v1_agent2, 2);
 
 /**
  * @generated from message agent2.v1.ProgramUser
@@ -101,7 +163,7 @@ export type ProgramUser = Message<"agent2.v1.ProgramUser"> & {
  * Use `create(ProgramUserSchema)` to create a new message.
  */
 export const ProgramUserSchema: GenMessage<ProgramUser> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 1);
+  messageDesc(file_agent2_v1_agent2, 3);
 
 /**
  * @generated from message agent2.v1.ProgramLogin
@@ -127,7 +189,7 @@ export type ProgramLogin = Message<"agent2.v1.ProgramLogin"> & {
  * Use `create(ProgramLoginSchema)` to create a new message.
  */
 export const ProgramLoginSchema: GenMessage<ProgramLogin> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 2);
+  messageDesc(file_agent2_v1_agent2, 4);
 
 /**
  * @generated from message agent2.v1.SetCredentialsResponse
@@ -149,7 +211,7 @@ export type SetCredentialsResponse = Message<"agent2.v1.SetCredentialsResponse">
  * Use `create(SetCredentialsResponseSchema)` to create a new message.
  */
 export const SetCredentialsResponseSchema: GenMessage<SetCredentialsResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 3);
+  messageDesc(file_agent2_v1_agent2, 5);
 
 /**
  * @generated from message agent2.v1.MetricsRequest
@@ -162,7 +224,7 @@ export type MetricsRequest = Message<"agent2.v1.MetricsRequest"> & {
  * Use `create(MetricsRequestSchema)` to create a new message.
  */
 export const MetricsRequestSchema: GenMessage<MetricsRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 4);
+  messageDesc(file_agent2_v1_agent2, 6);
 
 /**
  * @generated from message agent2.v1.MetricsResponse
@@ -179,7 +241,7 @@ export type MetricsResponse = Message<"agent2.v1.MetricsResponse"> & {
  * Use `create(MetricsResponseSchema)` to create a new message.
  */
 export const MetricsResponseSchema: GenMessage<MetricsResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 5);
+  messageDesc(file_agent2_v1_agent2, 7);
 
 /**
  * @generated from message agent2.v1.MetricFamily
@@ -215,7 +277,7 @@ export type MetricFamily = Message<"agent2.v1.MetricFamily"> & {
  * Use `create(MetricFamilySchema)` to create a new message.
  */
 export const MetricFamilySchema: GenMessage<MetricFamily> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 6);
+  messageDesc(file_agent2_v1_agent2, 8);
 
 /**
  * @generated from message agent2.v1.MetricSample
@@ -237,7 +299,7 @@ export type MetricSample = Message<"agent2.v1.MetricSample"> & {
  * Use `create(MetricSampleSchema)` to create a new message.
  */
 export const MetricSampleSchema: GenMessage<MetricSample> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 7);
+  messageDesc(file_agent2_v1_agent2, 9);
 
 /**
  * @generated from message agent2.v1.RecoveryTarget
@@ -264,7 +326,7 @@ export type RecoveryTarget = Message<"agent2.v1.RecoveryTarget"> & {
  * Use `create(RecoveryTargetSchema)` to create a new message.
  */
 export const RecoveryTargetSchema: GenMessage<RecoveryTarget> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 8);
+  messageDesc(file_agent2_v1_agent2, 10);
 
 /**
  * @generated from message agent2.v1.RecoverData
@@ -307,7 +369,7 @@ export type RecoverData = Message<"agent2.v1.RecoverData"> & {
  * Use `create(RecoverDataSchema)` to create a new message.
  */
 export const RecoverDataSchema: GenMessage<RecoverData> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 9);
+  messageDesc(file_agent2_v1_agent2, 11);
 
 /**
  * @generated from message agent2.v1.RecoverEvent
@@ -333,7 +395,7 @@ export type RecoverEvent = Message<"agent2.v1.RecoverEvent"> & {
  * Use `create(RecoverEventSchema)` to create a new message.
  */
 export const RecoverEventSchema: GenMessage<RecoverEvent> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 10);
+  messageDesc(file_agent2_v1_agent2, 12);
 
 /**
  * @generated from message agent2.v1.SetLogArchiveRequest
@@ -355,7 +417,7 @@ export type SetLogArchiveRequest = Message<"agent2.v1.SetLogArchiveRequest"> & {
  * Use `create(SetLogArchiveRequestSchema)` to create a new message.
  */
 export const SetLogArchiveRequestSchema: GenMessage<SetLogArchiveRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 11);
+  messageDesc(file_agent2_v1_agent2, 13);
 
 /**
  * @generated from message agent2.v1.SetLogArchiveResponse
@@ -377,7 +439,7 @@ export type SetLogArchiveResponse = Message<"agent2.v1.SetLogArchiveResponse"> &
  * Use `create(SetLogArchiveResponseSchema)` to create a new message.
  */
 export const SetLogArchiveResponseSchema: GenMessage<SetLogArchiveResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 12);
+  messageDesc(file_agent2_v1_agent2, 14);
 
 /**
  * @generated from message agent2.v1.ReadLogRequest
@@ -396,7 +458,7 @@ export type ReadLogRequest = Message<"agent2.v1.ReadLogRequest"> & {
  * Use `create(ReadLogRequestSchema)` to create a new message.
  */
 export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 13);
+  messageDesc(file_agent2_v1_agent2, 15);
 
 /**
  * @generated from message agent2.v1.LogChunk
@@ -427,7 +489,7 @@ export type LogChunk = Message<"agent2.v1.LogChunk"> & {
  * Use `create(LogChunkSchema)` to create a new message.
  */
 export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 14);
+  messageDesc(file_agent2_v1_agent2, 16);
 
 /**
  * @generated from message agent2.v1.ConfirmLogRequest
@@ -453,7 +515,7 @@ export type ConfirmLogRequest = Message<"agent2.v1.ConfirmLogRequest"> & {
  * Use `create(ConfirmLogRequestSchema)` to create a new message.
  */
 export const ConfirmLogRequestSchema: GenMessage<ConfirmLogRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 15);
+  messageDesc(file_agent2_v1_agent2, 17);
 
 /**
  * @generated from message agent2.v1.ConfirmLogResponse
@@ -475,7 +537,7 @@ export type ConfirmLogResponse = Message<"agent2.v1.ConfirmLogResponse"> & {
  * Use `create(ConfirmLogResponseSchema)` to create a new message.
  */
 export const ConfirmLogResponseSchema: GenMessage<ConfirmLogResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 16);
+  messageDesc(file_agent2_v1_agent2, 18);
 
 /**
  * @generated from message agent2.v1.SnapshotRequest
@@ -488,7 +550,7 @@ export type SnapshotRequest = Message<"agent2.v1.SnapshotRequest"> & {
  * Use `create(SnapshotRequestSchema)` to create a new message.
  */
 export const SnapshotRequestSchema: GenMessage<SnapshotRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 17);
+  messageDesc(file_agent2_v1_agent2, 19);
 
 /**
  * @generated from message agent2.v1.SnapshotChunk
@@ -512,7 +574,7 @@ export type SnapshotChunk = Message<"agent2.v1.SnapshotChunk"> & {
  * Use `create(SnapshotChunkSchema)` to create a new message.
  */
 export const SnapshotChunkSchema: GenMessage<SnapshotChunk> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 18);
+  messageDesc(file_agent2_v1_agent2, 20);
 
 /**
  * @generated from message agent2.v1.SnapshotSummary
@@ -569,7 +631,7 @@ export type SnapshotSummary = Message<"agent2.v1.SnapshotSummary"> & {
  * Use `create(SnapshotSummarySchema)` to create a new message.
  */
 export const SnapshotSummarySchema: GenMessage<SnapshotSummary> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 19);
+  messageDesc(file_agent2_v1_agent2, 21);
 
 /**
  * @generated from message agent2.v1.SnapshotData
@@ -593,7 +655,7 @@ export type SnapshotData = Message<"agent2.v1.SnapshotData"> & {
  * Use `create(SnapshotDataSchema)` to create a new message.
  */
 export const SnapshotDataSchema: GenMessage<SnapshotData> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 20);
+  messageDesc(file_agent2_v1_agent2, 22);
 
 /**
  * @generated from message agent2.v1.SnapshotResult
@@ -625,7 +687,7 @@ export type SnapshotResult = Message<"agent2.v1.SnapshotResult"> & {
  * Use `create(SnapshotResultSchema)` to create a new message.
  */
 export const SnapshotResultSchema: GenMessage<SnapshotResult> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 21);
+  messageDesc(file_agent2_v1_agent2, 23);
 
 /**
  * @generated from message agent2.v1.Member
@@ -649,7 +711,7 @@ export type Member = Message<"agent2.v1.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 22);
+  messageDesc(file_agent2_v1_agent2, 24);
 
 /**
  * @generated from message agent2.v1.SetMembersRequest
@@ -687,7 +749,7 @@ export type SetMembersRequest = Message<"agent2.v1.SetMembersRequest"> & {
  * Use `create(SetMembersRequestSchema)` to create a new message.
  */
 export const SetMembersRequestSchema: GenMessage<SetMembersRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 23);
+  messageDesc(file_agent2_v1_agent2, 25);
 
 /**
  * @generated from message agent2.v1.SetMembersResponse
@@ -709,7 +771,7 @@ export type SetMembersResponse = Message<"agent2.v1.SetMembersResponse"> & {
  * Use `create(SetMembersResponseSchema)` to create a new message.
  */
 export const SetMembersResponseSchema: GenMessage<SetMembersResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 24);
+  messageDesc(file_agent2_v1_agent2, 26);
 
 /**
  * @generated from message agent2.v1.RequestLeaseRequest
@@ -780,7 +842,7 @@ export type RequestLeaseRequest = Message<"agent2.v1.RequestLeaseRequest"> & {
  * Use `create(RequestLeaseRequestSchema)` to create a new message.
  */
 export const RequestLeaseRequestSchema: GenMessage<RequestLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 25);
+  messageDesc(file_agent2_v1_agent2, 27);
 
 /**
  * @generated from message agent2.v1.RequestLeaseResponse
@@ -809,7 +871,7 @@ export type RequestLeaseResponse = Message<"agent2.v1.RequestLeaseResponse"> & {
  * Use `create(RequestLeaseResponseSchema)` to create a new message.
  */
 export const RequestLeaseResponseSchema: GenMessage<RequestLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 26);
+  messageDesc(file_agent2_v1_agent2, 28);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderRequest
@@ -836,7 +898,7 @@ export type GetGroupOrderRequest = Message<"agent2.v1.GetGroupOrderRequest"> & {
  * Use `create(GetGroupOrderRequestSchema)` to create a new message.
  */
 export const GetGroupOrderRequestSchema: GenMessage<GetGroupOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 27);
+  messageDesc(file_agent2_v1_agent2, 29);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderResponse
@@ -858,7 +920,7 @@ export type GetGroupOrderResponse = Message<"agent2.v1.GetGroupOrderResponse"> &
  * Use `create(GetGroupOrderResponseSchema)` to create a new message.
  */
 export const GetGroupOrderResponseSchema: GenMessage<GetGroupOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 28);
+  messageDesc(file_agent2_v1_agent2, 30);
 
 /**
  * @generated from message agent2.v1.GetPodOrderRequest
@@ -892,7 +954,7 @@ export type GetPodOrderRequest = Message<"agent2.v1.GetPodOrderRequest"> & {
  * Use `create(GetPodOrderRequestSchema)` to create a new message.
  */
 export const GetPodOrderRequestSchema: GenMessage<GetPodOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 29);
+  messageDesc(file_agent2_v1_agent2, 31);
 
 /**
  * @generated from message agent2.v1.GetPodOrderResponse
@@ -914,7 +976,7 @@ export type GetPodOrderResponse = Message<"agent2.v1.GetPodOrderResponse"> & {
  * Use `create(GetPodOrderResponseSchema)` to create a new message.
  */
 export const GetPodOrderResponseSchema: GenMessage<GetPodOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 30);
+  messageDesc(file_agent2_v1_agent2, 32);
 
 /**
  * @generated from message agent2.v1.GetRoleRequest
@@ -927,7 +989,7 @@ export type GetRoleRequest = Message<"agent2.v1.GetRoleRequest"> & {
  * Use `create(GetRoleRequestSchema)` to create a new message.
  */
 export const GetRoleRequestSchema: GenMessage<GetRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 31);
+  messageDesc(file_agent2_v1_agent2, 33);
 
 /**
  * @generated from message agent2.v1.WatchRoleRequest
@@ -940,7 +1002,7 @@ export type WatchRoleRequest = Message<"agent2.v1.WatchRoleRequest"> & {
  * Use `create(WatchRoleRequestSchema)` to create a new message.
  */
 export const WatchRoleRequestSchema: GenMessage<WatchRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 32);
+  messageDesc(file_agent2_v1_agent2, 34);
 
 /**
  * @generated from message agent2.v1.GetRoleResponse
@@ -971,7 +1033,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
  * Use `create(GetRoleResponseSchema)` to create a new message.
  */
 export const GetRoleResponseSchema: GenMessage<GetRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 33);
+  messageDesc(file_agent2_v1_agent2, 35);
 
 /**
  * @generated from message agent2.v1.ReloadConfigRequest
@@ -1010,7 +1072,7 @@ export type ReloadConfigRequest = Message<"agent2.v1.ReloadConfigRequest"> & {
  * Use `create(ReloadConfigRequestSchema)` to create a new message.
  */
 export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 34);
+  messageDesc(file_agent2_v1_agent2, 36);
 
 /**
  * @generated from message agent2.v1.ReloadConfigResponse
@@ -1044,7 +1106,7 @@ export type ReloadConfigResponse = Message<"agent2.v1.ReloadConfigResponse"> & {
  * Use `create(ReloadConfigResponseSchema)` to create a new message.
  */
 export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 35);
+  messageDesc(file_agent2_v1_agent2, 37);
 
 /**
  * @generated from message agent2.v1.FailoverRequest
@@ -1103,7 +1165,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
  * Use `create(FailoverRequestSchema)` to create a new message.
  */
 export const FailoverRequestSchema: GenMessage<FailoverRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 36);
+  messageDesc(file_agent2_v1_agent2, 38);
 
 /**
  * @generated from message agent2.v1.Endpoint
@@ -1125,7 +1187,7 @@ export type Endpoint = Message<"agent2.v1.Endpoint"> & {
  * Use `create(EndpointSchema)` to create a new message.
  */
 export const EndpointSchema: GenMessage<Endpoint> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 37);
+  messageDesc(file_agent2_v1_agent2, 39);
 
 /**
  * @generated from message agent2.v1.FailoverResponse
@@ -1164,7 +1226,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
  * Use `create(FailoverResponseSchema)` to create a new message.
  */
 export const FailoverResponseSchema: GenMessage<FailoverResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 38);
+  messageDesc(file_agent2_v1_agent2, 40);
 
 /**
  * @generated from message agent2.v1.StopRequest
@@ -1205,7 +1267,7 @@ export type StopRequest = Message<"agent2.v1.StopRequest"> & {
  * Use `create(StopRequestSchema)` to create a new message.
  */
 export const StopRequestSchema: GenMessage<StopRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 39);
+  messageDesc(file_agent2_v1_agent2, 41);
 
 /**
  * @generated from message agent2.v1.StopResponse
@@ -1227,7 +1289,7 @@ export type StopResponse = Message<"agent2.v1.StopResponse"> & {
  * Use `create(StopResponseSchema)` to create a new message.
  */
 export const StopResponseSchema: GenMessage<StopResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 40);
+  messageDesc(file_agent2_v1_agent2, 42);
 
 /**
  * @generated from message agent2.v1.AssignRoleRequest
@@ -1268,7 +1330,7 @@ export type AssignRoleRequest = Message<"agent2.v1.AssignRoleRequest"> & {
  * Use `create(AssignRoleRequestSchema)` to create a new message.
  */
 export const AssignRoleRequestSchema: GenMessage<AssignRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 41);
+  messageDesc(file_agent2_v1_agent2, 43);
 
 /**
  * @generated from message agent2.v1.AssignRoleResponse
@@ -1290,7 +1352,7 @@ export type AssignRoleResponse = Message<"agent2.v1.AssignRoleResponse"> & {
  * Use `create(AssignRoleResponseSchema)` to create a new message.
  */
 export const AssignRoleResponseSchema: GenMessage<AssignRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 42);
+  messageDesc(file_agent2_v1_agent2, 44);
 
 /**
  * @generated from service agent2.v1.ToolInvoker
@@ -1487,6 +1549,16 @@ export const ToolInvoker: GenService<{
     methodKind: "unary";
     input: typeof SetCredentialsRequestSchema;
     output: typeof SetCredentialsResponseSchema;
+  },
+  /**
+   * Sets the tokens that this agent accepts, and the one that it uses. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.SetTokens
+   */
+  setTokens: {
+    methodKind: "unary";
+    input: typeof SetTokensRequestSchema;
+    output: typeof SetTokensResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_agent2_v1_agent2, 0);

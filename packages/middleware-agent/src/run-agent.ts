@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { AgentTokens } from "./credentials/agent-tokens.ts";
 import type { AgentView, EngineDefinition, EngineOptions } from "./engine-definition.ts";
 import type { MiddlewareEngine } from "./engine.ts";
 import { createPeers } from "./quorum/peers.ts";
@@ -32,6 +33,8 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   const { engine: definition, host, agentPort, token, log, signal, dataDir, clock, random, podName } = options;
   const { certificates, tls } = options;
   const identity = (): AgentIdentity | undefined => tls && certificates && { mode: tls.mode, ...certificates.current };
+  const tokens = new AgentTokens(join(dataDir, "keelson-tokens.json"), token);
+  await tokens.load();
   const program = definition.create(options);
   const initial = [certificates?.current, tls?.certificates.current] as const;
   await startProgram(program, tls?.certificates, log);
@@ -40,7 +43,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
     self: podName,
     host,
     engine: program,
-    peers: createPeers(agentPort, token, identity),
+    peers: createPeers(agentPort, () => tokens.current, identity),
     store: createQuorumStore(join(dataDir, "keelson-lease.json")),
     ...{ clock, random, log },
     hasController: () => feed?.hasSubscribers ?? false,
@@ -49,7 +52,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   const engine = new QuorumEngine(program, quorum, host, () => rotation?.hash);
   feed = new RoleFeed(engine, clock);
   await quorum.start();
-  const server = await startToolServer({ engine, feed, quorum, program, host, port: agentPort, token, identity });
+  const server = await startToolServer({ engine, feed, quorum, program, host, port: agentPort, tokens, identity });
   rotation = startRotation(options, initial, { program, server, feed });
   const service = await definition.serve?.(options, createView(engine, quorum), program);
   const aborted = new Promise<"aborted">((resolve) => {

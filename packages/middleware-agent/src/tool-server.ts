@@ -1,10 +1,10 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http2";
 import { TLSSocket } from "node:tls";
 import { isDuration, parseDuration } from "@keelson/api-machinery/time";
-import { Code, ConnectError, type Interceptor, type ServiceImpl } from "@connectrpc/connect";
+import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
+import type { AgentTokens } from "./credentials/agent-tokens.ts";
 import { createCredentialTools } from "./credentials/credential-tools.ts";
 import type { Engine, EngineRole, MiddlewareEngine } from "./engine.ts";
 import { decodeRequest } from "./quorum/peers.ts";
@@ -36,16 +36,16 @@ export interface ToolServerOptions {
   readonly program: Pick<MiddlewareEngine, "snapshots" | "log" | "metrics" | "credentials">;
   readonly host: string;
   readonly port: number;
-  readonly token: string;
+  readonly tokens: AgentTokens;
   /** The certificate of this agent. Undefined: without TLS. */
   readonly identity: () => AgentIdentity | undefined;
 }
 
-/** Serves an engine over gRPC to callers that know the token and, over TLS, have a certificate of this App's agents. */
+/** Serves an engine over gRPC to callers that know a token and, over TLS, have a certificate of this App's agents. */
 export async function startToolServer(options: ToolServerOptions): Promise<ToolServer> {
-  const { host, port, token, identity } = options;
+  const { host, port, tokens, identity } = options;
   const handler = connectNodeAdapter({
-    interceptors: [requireToken(token)],
+    interceptors: [tokens.interceptor],
     routes: (router) => void router.service(ToolInvoker, createTools(options)),
   });
   const http = createServer(handler);
@@ -77,7 +77,7 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
   };
 }
 
-function createTools({ engine, feed, quorum, program }: ToolServerOptions): Partial<ServiceImpl<typeof ToolInvoker>> {
+function createTools({ engine, feed, quorum, program, tokens }: ToolServerOptions): Partial<ServiceImpl<typeof ToolInvoker>> {
   /** Publishes the role after a call that may have changed it. */
   const performing = async <T>(act: () => Promise<T>): Promise<T> => {
     try {
@@ -87,14 +87,15 @@ function createTools({ engine, feed, quorum, program }: ToolServerOptions): Part
     }
   };
   return {
+    ...tokens.tools,
     ...createDataTools(program.snapshots, program.log),
     ...createMetricTools(program),
     ...createCredentialTools(program.credentials, performing),
     getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
     getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
-    getRole: async () => answerOf(await answering(() => feed.refresh())),
+    getRole: async () => answerOf(await answering(() => feed.refresh()), tokens),
     async *watchRole(_request, { signal }) {
-      for await (const role of feed.changes(signal)) yield answerOf(role);
+      for await (const role of feed.changes(signal)) yield answerOf(role, tokens);
     },
     async reloadConfig({ parameters, configHash }) {
       const outcome = await performing(() => engine.reload(parameters, configHash));
@@ -171,19 +172,9 @@ export const protocolVersion = 1;
 /** Status code for a program that does not answer its agent, unlike an agent that cannot be reached. */
 export const unresponsive = Code.Aborted;
 
-function answerOf({ role, info }: EngineRole) {
-  return { role, isLeader: role === "primary", extraInfo: { ...info, protocol: String(protocolVersion) } };
-}
-
-function requireToken(token: string): Interceptor {
-  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-  const expected = digest(`Bearer ${token}`);
-  return (next) => (request) => {
-    if (token === "" || !timingSafeEqual(digest(request.header.get("authorization") ?? ""), expected)) {
-      throw new ConnectError("missing or wrong token", Code.Unauthenticated);
-    }
-    return next(request);
-  };
+function answerOf({ role, info }: EngineRole, tokens: AgentTokens) {
+  const extraInfo = { ...info, ...tokens.info, protocol: String(protocolVersion) };
+  return { role, isLeader: role === "primary", extraInfo };
 }
 
 async function answering<T>(act: () => Promise<T>): Promise<T> {

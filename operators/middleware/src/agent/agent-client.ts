@@ -5,6 +5,7 @@ import type { MetricFamily } from "@keelson/controller/metrics";
 import type { AgentAccess } from "../controllers/agent-access.ts";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
+import { roleOf } from "./role-of.ts";
 import { AgentSessions, ToolInvoker, unresponsive } from "@keelson/middleware-agent/protocol";
 
 /** gRPC port of agents. */
@@ -111,7 +112,7 @@ class GrpcAgentClient implements AgentClient {
   }
 
   watch(ip: string, access: AgentAccess, onChange: () => void, signal: AbortSignal): void {
-    void watchRole(() => this.#connectionOf(ip, access).tools, access, onChange, signal, this.#clock);
+    void watchRole(() => this.#connectionOf(ip, access), onChange, signal, this.#clock);
   }
 
   close(): void {
@@ -152,59 +153,6 @@ class GrpcAgentClient implements AgentClient {
 
 const authorization = ({ token }: AgentAccess): Readonly<Record<string, string>> => ({ authorization: `Bearer ${token}` });
 
-function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
-  const {
-    configHash,
-    version,
-    primaryHost,
-    isInSync,
-    offset,
-    timeline,
-    epoch,
-    keys,
-    members,
-    credentials,
-    credentialsId,
-    certificates,
-  } = info;
-  return {
-    role,
-    isInSync: isInSync === "true",
-    ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
-    ...(configHash === undefined ? {} : { configHash }),
-    ...(version === undefined ? {} : { version }),
-    offset: Number(offset ?? 0),
-    ...(timeline === undefined ? {} : { timeline: Number(timeline) }),
-    epoch: Number(epoch ?? 0),
-    keys: Number(keys ?? 0),
-    members: members ?? "",
-    ...(credentials === undefined
-      ? {}
-      : { credentials: { sequence: Number(credentials), ...(credentialsId === undefined ? {} : { id: credentialsId }) } }),
-    ...(certificates === undefined ? {} : { certificates }),
-    ...logOf(info),
-  };
-}
-
-function logOf({
-  logArchive,
-  logArchived,
-  logArchivedAt,
-  logBacklog,
-  logMissing,
-}: Readonly<Record<string, string>>): Pick<Role, "log"> {
-  if (logArchive === undefined) return {};
-  return {
-    log: {
-      isArchived: logArchive === "true",
-      ...(logArchived === undefined ? {} : { file: logArchived }),
-      ...(logArchivedAt === undefined ? {} : { archivedAt: logArchivedAt }),
-      ...(logBacklog === undefined ? {} : { backlog: Number(logBacklog) }),
-      ...(logMissing === undefined ? {} : { missing: logMissing }),
-    },
-  };
-}
-
 async function perform(tools: Tools, call: Call, programPort: number, options: CallOptions): Promise<CallResult> {
   switch (call.method) {
     case "GetGroupOrder": {
@@ -224,8 +172,8 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
     case "Failover": {
       const { target: targetHost, token, isPrimaryDown = false, replicas = 0 } = call;
       const others = call.others.map((host) => ({ host, port: programPort }));
-      const identity = { targetHost, targetPort: programPort, epoch: BigInt(call.epoch), token };
-      const request = { timeout: "5s", ...identity, others, primaryIsDown: isPrimaryDown, replicas };
+      const state = { epoch: BigInt(call.epoch), primaryIsDown: isPrimaryDown, replicas };
+      const request = { timeout: "5s", targetHost, targetPort: programPort, others, token, ...state };
       return outcomeOf(await tools.failover(request, options));
     }
     case "AssignRole": {
@@ -252,10 +200,15 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       }));
       return outcomeOf(await tools.setCredentials({ sequence: BigInt(sequence), id, password, login, users }, options));
     }
+    case "SetTokens": {
+      const { sequence, id, agentToken: token, tokenHashes } = call;
+      const request = { sequence: BigInt(sequence), id, token, tokenHashes: [...tokenHashes] };
+      return outcomeOf(await tools.setTokens(request, options));
+    }
     case "Stop": {
-      const removed = call.isRemoved ?? false;
-      const reason = removed ? "the Pod is being removed" : "the Pod is being replaced";
-      const request = { timeout: "10s", force: false, reason, token: call.token, removed };
+      const { token, isRemoved: removed = false } = call;
+      const reason = `the Pod is being ${removed ? "removed" : "replaced"}`;
+      const request = { timeout: "10s", force: false, reason, token, removed };
       return outcomeOf(await tools.stop(request, options));
     }
   }
@@ -271,18 +224,14 @@ function outcomeOf(answer: { success: boolean; error: string; mustTerminate?: bo
 }
 
 /** Watches one agent until the signal fires. Reconnects after a failure. */
-async function watchRole(
-  connect: () => Tools,
-  access: AgentAccess,
-  onChange: () => void,
-  signal: AbortSignal,
-  clock: Clock,
-): Promise<void> {
+async function watchRole(connect: () => Connection, onChange: () => void, signal: AbortSignal, clock: Clock): Promise<void> {
   let waitMs = initialReconnectMs;
   while (!signal.aborted) {
     let wasConnected = false;
     try {
-      for await (const _ of connect().watchRole({}, { headers: authorization(access), signal })) {
+      // A later call may have brought a newer token.
+      const { tools, access } = connect();
+      for await (const _ of tools.watchRole({}, { headers: authorization(access), signal })) {
         wasConnected = true;
         waitMs = initialReconnectMs;
         onChange();

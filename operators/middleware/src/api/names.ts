@@ -116,5 +116,14 @@ export const passwordKeys = {
   next: "nextPassword",
 } as const;
 
+/** Keys of the access Secret with the token of the agents. */
+export const tokenKeys = {
+  current: "agentToken",
+  /** A token that replaces it as soon as all Pods accept it. Set by users who rotate it. */
+  next: "nextAgentToken",
+  /** Which tokens the agents accept, as hashes. Written by the controller. */
+  state: "tokens.json",
+} as const;
+
 /** Key of the access Secret: which passwords the programs accept, as hashes. Written by the controller. */
 export const credentialsKey = "credentials.json";

@@ -12,7 +12,7 @@ import {
 } from "@keelson/operator";
 import { durationFlag } from "@keelson/operator/flags";
 import { App } from "../api/app.ts";
-import { accessSecretName, credentialsKey, passwordKeys, userSecretName } from "../api/names.ts";
+import { accessSecretName, credentialsKey, passwordKeys, tokenKeys, userSecretName } from "../api/names.ts";
 import { type CredentialState, parseCredentialState, type UserState } from "../controllers/credentials/credential-state.ts";
 import { secretOf } from "../controllers/credentials/credentials.ts";
 import { PluginError } from "../plugin/read-plugin.ts";
@@ -36,6 +36,7 @@ export const usersCommand: CommandDefinition = {
     namespaceFlag,
     outputFlag,
     timeoutFlag,
+    { name: "agent-token", description: "rotate: replace the token of the agents instead of a password" },
     {
       name: "rules",
       value: "RULES",
@@ -68,7 +69,7 @@ async function runAction(context: CommandContext): Promise<number> {
   const [action, name = "", user] = context.args;
   const namespace = typeof context.flags.namespace === "string" ? context.flags.namespace : "default";
   const subject: Subject = { context, namespace, name };
-  if (action === "create" || action === "rotate") {
+  if (action === "create" || (action === "rotate" && context.flags["agent-token"] !== true)) {
     const problem = await problemOfPlugin(subject);
     if (problem !== undefined) return refuse(context, problem, 1);
   }
@@ -76,6 +77,8 @@ async function runAction(context: CommandContext): Promise<number> {
     case "list":
       return user === undefined ? listUsers(subject) : refuse(context, "list takes no USER");
     case "rotate":
+      if (context.flags["agent-token"] === true)
+        return user === undefined ? rotateToken(subject) : refuse(context, "--agent-token takes no USER");
       return rotatePassword(subject, user ?? "default");
     case "create":
     case "delete":
@@ -190,21 +193,36 @@ async function rotatePassword(subject: Subject, user: string): Promise<number> {
   if (user !== "default" && !app.spec.users?.some((each) => each.name === user))
     return refuse(context, `user ${user} not found`, 1);
   const secret = secretOf(app, user);
-  const next = randomBytes(24).toString("base64url");
-  const body = { data: { [passwordKeys.next]: Buffer.from(next).toString("base64") } };
-  await client.patch(Secret, { namespace, name: secret }, { type: "merge", body });
-  const published = await awaitObject(
-    client,
-    Secret,
-    { namespace, name: secret },
-    (each) => (each.data?.[passwordKeys.next] === undefined ? true : undefined),
-    context.signal,
-  );
-  if (published === undefined) return refuse(context, `Secret ${secret} was deleted`, 1);
+  if (!(await publishNext(subject, secret, passwordKeys.next))) return refuse(context, `Secret ${secret} was deleted`, 1);
   const result = { user, secret };
   const describe = (): string => `user ${user}: Secret ${secret} has the new password; see keelson app users list ${name}\n`;
   context.stdout.write(formatResult(context, result, describe));
   return 0;
+}
+
+/** Requests a new token of the agents. All of them accept it before the controllers use it. */
+async function rotateToken(subject: Subject): Promise<number> {
+  const { context, name } = subject;
+  const secret = accessSecretName(name);
+  if (!(await publishNext(subject, secret, tokenKeys.next))) return refuse(context, `Secret ${secret} was deleted`, 1);
+  context.stdout.write(formatResult(context, { secret }, () => `the agents of ${name} have a new token\n`));
+  return 0;
+}
+
+/** Writes a random value into a key of a Secret, and waits until the controller has published it. False: the Secret was deleted. */
+async function publishNext({ context, namespace }: Subject, name: string, key: string): Promise<boolean> {
+  const client = await context.client();
+  const next = randomBytes(24).toString("base64url");
+  const body = { data: { [key]: Buffer.from(next).toString("base64") } };
+  await client.patch(Secret, { namespace, name }, { type: "merge", body });
+  const published = await awaitObject(
+    client,
+    Secret,
+    { namespace, name },
+    (each) => (each.data?.[key] === undefined ? true : undefined),
+    context.signal,
+  );
+  return published !== undefined;
 }
 
 /** Waits until the Pods have a state. Resolves to why that failed. */

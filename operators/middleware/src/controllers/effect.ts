@@ -61,6 +61,13 @@ export type Call =
         readonly logins?: readonly { readonly name: string; readonly verifier: string }[];
       }[];
     }
+  | {
+      readonly method: "SetTokens";
+      readonly sequence: number;
+      readonly id: string;
+      readonly agentToken: string;
+      readonly tokenHashes: readonly string[];
+    }
   /** `isRemoved`: the Pod does not return. */
   | { readonly method: "Stop"; readonly token: string; readonly isRemoved?: boolean };
 

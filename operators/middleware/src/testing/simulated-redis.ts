@@ -160,6 +160,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         volume.members = call.key;
         return { kind: "done" };
       case "SetCredentials":
+      case "SetTokens":
         return { kind: "done" };
       case "SetLogArchive":
         return { kind: "refused", message: "the program has no log" };

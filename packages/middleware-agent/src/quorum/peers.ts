@@ -20,8 +20,8 @@ export interface Peers {
 
 const answerTimeoutMs = 1_000;
 
-/** Connects to agents by gRPC. All agents of an App have the same port, token and authority. `identity`: undefined without TLS. */
-export function createPeers(port: number, token: string, identity: () => AgentIdentity | undefined): Peers {
+/** Connects to agents by gRPC. All agents of an App have the same port and authority. `token`: the current one. `identity`: undefined without TLS. */
+export function createPeers(port: number, token: () => string, identity: () => AgentIdentity | undefined): Peers {
   const connections = new Map<string, { readonly tools: Client<typeof ToolInvoker>; readonly sessions: AgentSessions }>();
   const toolsOf = (host: string): Client<typeof ToolInvoker> => {
     const known = connections.get(host);
@@ -34,7 +34,7 @@ export function createPeers(port: number, token: string, identity: () => AgentId
   return {
     async request(host, request) {
       try {
-        const headers = { authorization: `Bearer ${token}` };
+        const headers = { authorization: `Bearer ${token()}` };
         const answer = await toolsOf(host).requestLease(encodeRequest(request), { headers, timeoutMs: answerTimeoutMs });
         return {
           isGranted: answer.granted,

@@ -1,11 +1,10 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { controllerReference, type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api-machinery";
-import { ConfigMap, Secret, type SecretObject } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Secret } from "@keelson/api-machinery/kinds";
 import { formatTime, parseDuration } from "@keelson/api-machinery/time";
 import {
   type ControllerDefinition,
   defineController,
-  ignoreConflict,
   metadataOf,
   type ReconcileContext,
   type Request,
@@ -22,9 +21,10 @@ import { type AgentAccess, agentAccessOf } from "../agent-access.ts";
 import type { MiddlewareServices } from "../services.ts";
 import { decideCredentials, type StoredPassword } from "./credential-decision.ts";
 import { type CredentialState, parseCredentialState } from "./credential-state.ts";
+import { fieldManager, type ReadSecret, textOf, writeSecret } from "./password-secret.ts";
+import { reconcileTokens, type TokenPod } from "./reconcile-tokens.ts";
 import { type CredentialPod, sendCredentials } from "./send-credentials.ts";
 
-const fieldManager = "middleware-credential-controller";
 const defaultGraceMs = 3_600_000;
 /** Pods that do not answer are asked again when their Group reports a change, and after this time. */
 const retryMs = 30_000;
@@ -60,8 +60,6 @@ export function createCredentialController(services: MiddlewareServices): Contro
   });
 }
 
-type ReadSecret = DeepReadonly<SecretObject>;
-
 /** Name of the Secret with the password of a user. */
 export function secretOf({ metadata: { name = "" }, spec }: DeepReadonly<App>, user: string): string {
   if (user === "default") return accessSecretName(name);
@@ -93,6 +91,10 @@ async function reconcile(
   const secrets = await readSecrets(app, users.keys(), context, generateSecret);
   const state = parseCredentialState(textOf(secret, credentialsKey));
   const pods = await readPods(app, context, agents, access);
+  const grace = app.spec.passwordRotation?.gracePeriod;
+  const graceMs = grace === undefined ? defaultGraceMs : parseDuration(grace);
+  const tokens = await reconcileTokens(app, { secret, access, pods, graceMs }, context, agents);
+  if (tokens.kind === "changed") return tokens.result;
   if (pods.some(({ isUnsupported }) => isUnsupported)) {
     // The App may use a program without users. Otherwise, a restart of the Pods replaces their agents.
     const isWanted = users.size > 1 || [...secrets.values()].some((secret) => textOf(secret, passwordKeys.next) !== undefined);
@@ -100,13 +102,12 @@ async function reconcile(
     if (isWanted) context.events.event(app, { type: "Warning", reason: "UsersNotSupported", note });
     return undefined;
   }
-  const grace = app.spec.passwordRotation?.gracePeriod;
   const step = decideCredentials({
     ...{ state, users, now: clock.now(), pods: pods.map(({ reported }) => reported), newId: randomUUID() },
     secrets: new Map([...secrets].flatMap(([user, secret]) => passwordOf(user, secret))),
     defaultLogin: plugin.defaultLogin,
     createVerifier: (password) => createScramVerifier(password, randomBytes(16)),
-    graceMs: grace === undefined ? defaultGraceMs : parseDuration(grace),
+    graceMs,
   });
   switch (step.kind) {
     case "record":
@@ -117,8 +118,10 @@ async function reconcile(
       return undefined;
     case "send":
       return send(app, { secret, access, state, pods }, context, agents);
-    case "wait":
-      return step.untilMs === undefined ? undefined : { requeueAfterMs: Math.max(step.untilMs - clock.now(), 1) };
+    case "wait": {
+      const untilMs = Math.min(step.untilMs ?? Number.POSITIVE_INFINITY, tokens.untilMs ?? Number.POSITIVE_INFINITY);
+      return Number.isFinite(untilMs) ? { requeueAfterMs: Math.max(untilMs - clock.now(), 1) } : undefined;
+    }
   }
 }
 
@@ -156,17 +159,20 @@ async function readPods(
   { cache, signal }: ReconcileContext,
   agents: AgentClient,
   access: AgentAccess,
-): Promise<readonly CredentialPod[]> {
+): Promise<readonly (CredentialPod & TokenPod)[]> {
   const { namespace, name } = app.metadata;
   const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
   // Pods without a role have no agent.
   const pods = groups.flatMap(({ status }) => status?.pods ?? []).filter(({ role }) => role !== undefined);
   const asked = await Promise.all(
-    pods.map(async ({ name: pod, ip, role }): Promise<CredentialPod> => {
+    pods.map(async ({ name: pod, ip, role }): Promise<CredentialPod & TokenPod> => {
       const answer = ip === undefined ? undefined : await agents.role(ip, access, signal);
       const reported = answer?.credentials;
-      const isUnsupported = answer !== undefined && answer.role !== "unknown" && reported === undefined;
-      return { name: pod, ip, isPrimary: role === "primary", reported, isUnsupported };
+      const isKnown = answer !== undefined && answer.role !== "unknown";
+      const isUnsupported = isKnown && reported === undefined;
+      const tokens = answer?.tokens;
+      const cannotRotate = isKnown && tokens === undefined;
+      return { name: pod, ip, isPrimary: role === "primary", reported, isUnsupported, tokens, cannotRotate };
     }),
   );
   // Replicas authenticate at the primary: it accepts a password first.
@@ -218,20 +224,6 @@ async function publish(
   context.events.event(app, { type: "Normal", reason: "PasswordRotated", note });
 }
 
-/** Writes texts into a Secret, unless it has changed since. Null removes a key. Resolves to whether it was written. */
-async function writeSecret(
-  { client, signal }: ReconcileContext,
-  { metadata: { name = "", namespace, resourceVersion } }: ReadSecret,
-  texts: Readonly<Record<string, string | null>>,
-): Promise<boolean> {
-  const data = Object.fromEntries(
-    Object.entries(texts).map(([key, text]) => [key, text === null ? null : Buffer.from(text).toString("base64")]),
-  );
-  const body = { metadata: { resourceVersion }, data };
-  const written = client.patch(Secret, { namespace, name }, { type: "merge", body }, { fieldManager, signal });
-  return (await ignoreConflict(written)) !== undefined;
-}
-
 function passwordOf(user: string, secret: ReadSecret): readonly (readonly [string, StoredPassword])[] {
   const password = textOf(secret, passwordKeys.current);
   if (password === undefined) return [];
@@ -240,10 +232,4 @@ function passwordOf(user: string, secret: ReadSecret): readonly (readonly [strin
   return [
     [user, { password, ...(nextPassword === undefined ? {} : { nextPassword }), ...(login === undefined ? {} : { login }) }],
   ];
-}
-
-/** A text of a Secret. Undefined if it is missing or empty. */
-function textOf(secret: ReadSecret | undefined, key: string): string | undefined {
-  const encoded = secret?.data?.[key];
-  return encoded === undefined || encoded === "" ? undefined : Buffer.from(encoded, "base64").toString("utf8");
 }

@@ -38,6 +38,8 @@ export interface Role {
   readonly certificates?: string;
   /** The users in force. Undefined if the program has none. */
   readonly credentials?: ReportedCredentials;
+  /** The tokens that the agent accepts. Undefined: an agent of an earlier release, whose token cannot change. */
+  readonly tokens?: ReportedCredentials;
 }
 
 /** Inputs of a decision about a Group. */
