@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { Group } from "../api/group.ts";
@@ -6,8 +5,9 @@ import { labels } from "../api/names.ts";
 import { RenderBudget } from "../template/render-budget.ts";
 import { TemplateError } from "../template/template-error.ts";
 import type { Plugin, PluginComponent } from "./plugin.ts";
-import { documentKey, pluginConfigMapName, PluginError, pluginOf, readDocument } from "./read-plugin.ts";
-import { renderGroup } from "./render-group.ts";
+import { documentKey, pluginConfigMapName, PluginError, pluginInSteps, readDocumentInSteps } from "./read-plugin.ts";
+import { renderGroupInSteps } from "./render-group.ts";
+import { runInTurns } from "./steps.ts";
 
 /** Groups that are rendered at most, so that a plugin does not block the operator. */
 const maxSamples = 8;
@@ -20,7 +20,7 @@ const checkLimits = { steps: 20_000, characters: 1_048_576, tokens: 40_000 } as 
 /**
  * Why a plugin cannot be used: its document or a template is invalid, or a template fails with the plugin's own defaults, for example
  * because of a missing key. Undefined if no problem was found, or the document is that of another program. Other events are handled between
- * the rendered Groups.
+ * its steps.
  */
 export async function pluginProblem(
   configMap: DeepReadonly<ConfigMapObject>,
@@ -29,19 +29,17 @@ export async function pluginProblem(
   try {
     if (foreignVersion.test(configMap.data?.[documentKey] ?? "")) return undefined;
     const budget = new RenderBudget(checkLimits);
-    const document = readDocument(configMap, budget);
+    const document = await runInTurns(readDocumentInSteps(configMap, budget));
     if (isForeign(document)) return undefined;
-    const plugin = pluginOf(configMap, document);
+    const plugin = await runInTurns(pluginInSteps(configMap, document));
     const { name, version } = plugin;
     if (pluginConfigMapName(name, version) !== configMap.metadata.name)
       return `contains ${name} ${version}: the name of the ConfigMap must be ${pluginConfigMapName(name, version)}`;
     const samples = plugin.components.flatMap((component) =>
       component.groups.map((group) => sampleGroup(plugin, component, group)),
     );
-    for (const group of samples.slice(0, maxSamples)) {
-      await nextTurn();
-      renderGroup(group, plugin, agentCommand, { isSample: true, budget });
-    }
+    for (const group of samples.slice(0, maxSamples))
+      await runInTurns(renderGroupInSteps(group, plugin, agentCommand, { isSample: true, budget }));
     return undefined;
   } catch (error) {
     if (error instanceof PluginError) return error.message;

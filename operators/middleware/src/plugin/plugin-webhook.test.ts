@@ -116,6 +116,21 @@ describe("a hostile plugin", () => {
     expect(await problem({ ...withTemplates("contains", 1), contains })).toContain(tooLong);
   });
 
+  it("does not keep the operator from other work while its templates are parsed and rendered", async () => {
+    let turns = 0;
+    let isDone = false;
+    const count = (): void => {
+      turns += 1;
+      if (!isDone) setImmediate(count);
+    };
+    setImmediate(count);
+    const loop = "{{ range until 300 }}{{ end }}";
+    expect(await problem({ ...withTemplates("loop", 60), loop })).toBeUndefined();
+    isDone = true;
+    // A turn for each template, twice.
+    expect(turns).toBeGreaterThan(120);
+  });
+
   it("is admitted with a warning while too many others are checked, and checked later", async () => {
     const [webhook] = createPluginWebhook([]).webhooks;
     const object = changed(".Values.port | quote", ".Values.prot | quote");

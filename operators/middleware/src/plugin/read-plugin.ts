@@ -4,8 +4,9 @@ import { type Scenario, scenarios } from "../api/parts.ts";
 import type { Template } from "../template/nodes.ts";
 import { parseTemplate } from "../template/parse-template.ts";
 import { TemplateError } from "../template/template-error.ts";
-import { parseYaml, type TokenBudget } from "./parse-yaml.ts";
+import { parseYamlInSteps, type TokenBudget } from "./parse-yaml.ts";
 import { type ParameterClass, type Plugin, type TemplateKind, templateKinds } from "./plugin.ts";
+import { runSteps, type Steps } from "./steps.ts";
 
 /** An invalid plugin. The message names the field. */
 export class PluginError extends Error {
@@ -33,7 +34,7 @@ export function isPlugin(configMap: DeepReadonly<ConfigMapObject>): boolean {
  * **Errors**: a {@link PluginError} that names the field, also for a template that does not parse.
  */
 export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
-  return pluginOf(configMap, readDocument(configMap));
+  return runSteps(pluginInSteps(configMap, runSteps(readDocumentInSteps(configMap))));
 }
 
 /** Length of the longest document, in characters. */
@@ -45,21 +46,21 @@ const maxTemplates = 64;
  *
  * **Errors**: a {@link PluginError} if it is missing, too long or not valid YAML.
  */
-export function readDocument({ data }: DeepReadonly<ConfigMapObject>, budget?: TokenBudget): unknown {
+export function* readDocumentInSteps({ data }: DeepReadonly<ConfigMapObject>, budget?: TokenBudget): Steps<unknown> {
   const field = `data["${documentKey}"]`;
   const text = data?.[documentKey];
   if (text === undefined) throw new PluginError(`${field}: required`);
   if (text.length > maxDocumentLength)
     throw new PluginError(`${field}: must have at most ${maxDocumentLength} characters, has ${text.length}`);
   try {
-    return parseYaml(text, budget);
+    return yield* parseYamlInSteps(text, budget);
   } catch (error) {
     throw new PluginError(`${field}: ${(error as Error).message}`);
   }
 }
 
-/** Like {@link readPlugin}, from its parsed document. */
-export function pluginOf(configMap: DeepReadonly<ConfigMapObject>, document: unknown): Plugin {
+/** Like {@link readPlugin}, from its parsed document, with a step per template. */
+export function* pluginInSteps(configMap: DeepReadonly<ConfigMapObject>, document: unknown): Steps<Plugin> {
   const root = object(document, documentKey);
   // Either `kind: Plugin` with a spec, as in the sibling chapters, or the spec alone.
   const spec = isJsonObject(root.spec) ? root.spec : root;
@@ -131,17 +132,19 @@ export function pluginOf(configMap: DeepReadonly<ConfigMapObject>, document: unk
     ),
     hasTls: flag(spec.tls, "tls", false),
     values: object(spec.defaultValues ?? {}, "defaultValues"),
-    templates: readTemplates(spec.templates, configMap),
+    templates: yield* readTemplates(spec.templates, configMap),
   };
 }
 
 /** Parses `templates`. Each key is parsed once. */
-function readTemplates(value: JsonValue | undefined, { data }: DeepReadonly<ConfigMapObject>): Plugin["templates"] {
+function* readTemplates(value: JsonValue | undefined, { data }: DeepReadonly<ConfigMapObject>): Steps<Plugin["templates"]> {
   const entries = list(value, "templates");
   if (entries.length > maxTemplates)
     throw new PluginError(`templates: must have at most ${maxTemplates} entries, has ${entries.length}`);
   const parsed = new Map<string, Template>();
-  return entries.map((each, index) => {
+  const templates: Plugin["templates"][number][] = [];
+  for (const [index, each] of entries.entries()) {
+    yield;
     const entry = object(each, `templates[${index}]`);
     const kind = requiredText(entry.type, `templates[${index}].type`);
     if (!templateKinds.includes(kind as TemplateKind)) {
@@ -153,12 +156,13 @@ function readTemplates(value: JsonValue | undefined, { data }: DeepReadonly<Conf
     try {
       const template = parsed.get(key) ?? parseTemplate(key, source);
       parsed.set(key, template);
-      return { kind: kind as TemplateKind, template };
+      templates.push({ kind: kind as TemplateKind, template });
     } catch (error) {
       if (error instanceof TemplateError) throw new PluginError(`templates[${index}]: ${error.message}`);
       throw error;
     }
-  });
+  }
+  return templates;
 }
 
 /** Parses `users`: whether the programs have users, or a map of what the controllers need to know about them. */

@@ -20,10 +20,11 @@ import {
 import type { RenderBudget } from "../template/render-budget.ts";
 import { type RenderTemplateOptions, renderTemplate } from "../template/render-template.ts";
 import { hasAgent, hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
-import { parseYaml } from "./parse-yaml.ts";
+import { parseYamlInSteps } from "./parse-yaml.ts";
 import { checkPod, checkPorts } from "./check-rendered.ts";
 import { PluginError } from "./read-plugin.ts";
 import { type Rollout, withRollout } from "./rollout.ts";
+import { runSteps, type Steps } from "./steps.ts";
 
 /** A rendered Pod with its ConfigMap and claim. */
 export interface Instance {
@@ -96,19 +97,30 @@ export function renderGroup(
   group: DeepReadonly<Group>,
   plugin: Plugin,
   agentCommand: readonly string[],
-  { held, isSample = false, budget }: RenderOptions = {},
+  options: RenderOptions = {},
 ): RenderedGroup {
+  return runSteps(renderGroupInSteps(group, plugin, agentCommand, options));
+}
+
+/** Like {@link renderGroup}, with steps for each template. */
+export function* renderGroupInSteps(
+  group: DeepReadonly<Group>,
+  plugin: Plugin,
+  agentCommand: readonly string[],
+  { held, isSample = false, budget }: RenderOptions,
+): Steps<RenderedGroup> {
   const { spec } = group;
   const renderer = new GroupRenderer(group, plugin, agentCommand, { isSample, budget });
   const old = held && new GroupRenderer(withRollout(group, held.rollout), held.plugin, agentCommand, { isSample, budget });
   const partition = spec.rollingUpdate?.partition ?? 0;
-  const instances = Array.from({ length: spec.stopped ? 0 : spec.replicas }, (_, ordinal): Instance => {
+  const instances: Instance[] = [];
+  for (let ordinal = 0; ordinal < (spec.stopped ? 0 : spec.replicas); ordinal++) {
     const isHeld = old !== undefined && ordinal < partition;
-    return { ...(isHeld ? old : renderer).instance(ordinal), isHeld };
-  });
+    instances.push({ ...(yield* (isHeld ? old : renderer).instance(ordinal)), isHeld });
+  }
   return {
     instances,
-    services: renderer.services(),
+    services: yield* renderer.services(),
     hasAgents: renderer.hasAgents,
     preferredPrimaries: spec.highAvailability?.preferredPrimaries ?? [],
   };
@@ -169,15 +181,15 @@ class GroupRenderer {
   }
 
   /** A Pod with its ConfigMap and claim. */
-  instance(ordinal: number): Omit<Instance, "isHeld"> {
+  *instance(ordinal: number): Steps<Omit<Instance, "isHeld">> {
     const { spec } = this.#group;
     const name = `${this.#group.metadata.name ?? ""}-${ordinal}`;
     const data = { ...this.#root, Instance: { Name: name, Ordinal: ordinal } };
-    const [pod] = this.#render("Pod", data);
+    const [pod] = yield* this.#render("Pod", data);
     if (pod === undefined) throw new PluginError("templates: no template of type Pod renders an object");
     checkPod(pod, this.hasAgents, this.#options.isSample ?? false);
-    const [config] = this.#render("ConfigMap", data);
-    const [claim] = spec.storage === undefined ? [] : this.#render("PersistentVolumeClaim", data);
+    const [config] = yield* this.#render("ConfigMap", data);
+    const [claim] = spec.storage === undefined ? [] : yield* this.#render("PersistentVolumeClaim", data);
     const { version } = spec.runtime;
     // Without an agent only a new Pod reads a new configuration.
     const revision = hashOf({ spec: pod.spec, version, ...(this.hasAgents ? {} : { config: config?.data ?? null }) });
@@ -202,8 +214,9 @@ class GroupRenderer {
     };
   }
 
-  services(): readonly KubernetesObject[] {
-    return this.#render("Service", this.#root).map((service, index) => {
+  *services(): Steps<readonly KubernetesObject[]> {
+    const services = yield* this.#render("Service", this.#root);
+    return services.map((service, index) => {
       checkPorts(isJsonObject(service.spec) ? service.spec.ports : undefined, "port", "Service: spec.ports");
       const own = isJsonObject(service.metadata) ? service.metadata.name : undefined;
       const name = typeof own === "string" ? own : `${this.#group.metadata.name ?? ""}-${index}`;
@@ -220,22 +233,18 @@ class GroupRenderer {
     return { ...this.#group.metadata.labels, ...this.#selectorLabels };
   }
 
-  #render(kind: TemplateKind, data: object): readonly JsonObject[] {
-    return this.#plugin.templates
-      .filter((each) => each.kind === kind)
-      .flatMap(({ template }) => {
-        const text = renderTemplate(template, data, this.#options);
-        // A template that renders to nothing omits its object.
-        if (text.trim() === "") return [];
-        let value: unknown;
-        try {
-          value = parseYaml(text, this.#options.budget);
-        } catch (error) {
-          throw new PluginError(`${template.name}: rendered text is not valid YAML: ${(error as Error).message}`);
-        }
-        if (!isJsonObject(value)) throw new PluginError(`${template.name}: rendered YAML must be a map`);
-        return [value];
-      });
+  *#render(kind: TemplateKind, data: object): Steps<readonly JsonObject[]> {
+    const objects: JsonObject[] = [];
+    for (const { template } of this.#plugin.templates.filter((each) => each.kind === kind)) {
+      yield;
+      const text = renderTemplate(template, data, this.#options);
+      // A template that renders to nothing omits its object.
+      if (text.trim() === "") continue;
+      const value = yield* parseRendered(template.name, text, this.#options.budget);
+      if (!isJsonObject(value)) throw new PluginError(`${template.name}: rendered YAML must be a map`);
+      objects.push(value);
+    }
+    return objects;
   }
 
   #complete(value: JsonObject, kind: string, name: string, extra: object = {}): KubernetesObject {
@@ -253,5 +262,13 @@ class GroupRenderer {
         ...extra,
       },
     };
+  }
+}
+
+function* parseRendered(name: string, text: string, budget: RenderBudget | undefined): Steps<unknown> {
+  try {
+    return yield* parseYamlInSteps(text, budget);
+  } catch (error) {
+    throw new PluginError(`${name}: rendered text is not valid YAML: ${(error as Error).message}`);
   }
 }
