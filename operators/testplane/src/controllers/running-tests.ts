@@ -10,8 +10,7 @@ import { type WatchedObject, type WatchTarget, type WatchView, WatchSet } from "
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
 import { TestClocks } from "./test-clocks.ts";
 import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
-import type { Resource } from "../functions/function.ts";
-import { podSelector } from "../evaluation/workload-pods.ts";
+import { maySelect } from "../evaluation/workload-pods.ts";
 
 /** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read rights, webhook calls and times. */
 export interface RunningTests {
@@ -222,17 +221,8 @@ function concernOf(
     const type = typeOf(workload.apiVersion, workload.kind);
     const observed = type === undefined ? undefined : observationOf(watches.view(type, namespaceOf(type, workload)), workload);
     // A workload that is observed later wakes the test itself.
-    return observed?.kind === "known" && observed.objects.some((owner) => mayOwn(owner, pod));
+    return observed?.kind === "known" && observed.objects.some((owner) => maySelect(owner, pod));
   };
-}
-
-/** Whether the selector of a workload matches a Pod. Another cluster can send a selector that is not valid, which the test reports. */
-function mayOwn(workload: NonNullable<Resource>, { metadata }: WatchedObject): boolean {
-  try {
-    return podSelector(workload).matches(metadata.labels);
-  } catch {
-    return true;
-  }
 }
 
 const namespaceOf = (type: ResourceType, target: Target): string | undefined =>

@@ -40,5 +40,20 @@ export function createPodsOf(
 }
 
 /** The selector of a workload's Pods. **Errors**: throws for an unknown operator. */
-export const podSelector = (workload: NonNullable<Resource>): Selector =>
+const podSelector = (workload: NonNullable<Resource>): Selector =>
   selectorFromObject(valueAt(workload, "spec", "selector") as LabelSelector | undefined);
+
+/**
+ * Whether a change of a Pod may matter to a test of a workload. True for a selector that is not valid, which another cluster can send and the
+ * test reports.
+ */
+export function maySelect(
+  workload: NonNullable<Resource>,
+  { metadata }: { readonly metadata: { readonly labels?: Readonly<Record<string, string>> } },
+): boolean {
+  try {
+    return podSelector(workload).matches(metadata.labels);
+  } catch {
+    return true;
+  }
+}
