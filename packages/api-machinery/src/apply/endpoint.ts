@@ -29,6 +29,11 @@ export interface FieldManagementContext {
    * no dot, or ends in `.k8s.io`.
    */
   readonly isBuiltIn?: boolean;
+  /**
+   * The fields of an object that was created empty: those that Go always writes. A create does not own them while they have these values.
+   * Default: none.
+   */
+  readonly emptyFields?: Readonly<Record<string, unknown>>;
   /** The fields that the endpoint resets before it stores; default: see `resetFieldsOf`. */
   readonly resetFields?: ResetFields;
 }

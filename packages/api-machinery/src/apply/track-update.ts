@@ -82,7 +82,7 @@ export function* recordUpdate(
   endpoint: Endpoint,
 ): Steps<Map<string, ManagedEntry>> {
   const { shape, isBuiltIn } = endpoint;
-  const compared = compareValues(live ?? unownedPart(next), next, shape, { isBuiltIn });
+  const compared = compareValues(live ?? { ...context.emptyFields, ...unownedPart(next) }, next, shape, { isBuiltIn });
   yield;
   const comparison = observed(compared, endpoint);
   yield;

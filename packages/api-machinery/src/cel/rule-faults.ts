@@ -1,4 +1,5 @@
 import { fieldCause, invalidCause, notSupportedCause, requiredCause } from "../protocol/field-causes.ts";
+import { quoteText } from "../protocol/quote-text.ts";
 import type { Schema, ValidationRule } from "../schema/schema.ts";
 import type { StatusCause } from "../protocol/status.ts";
 import { compileRules } from "./rule-program.ts";
@@ -61,7 +62,7 @@ export function ruleCauses(
         fieldCause(
           "FieldValueInvalid",
           at(schema["x-kubernetes-validations"]?.indexOf(program.rule) ?? 0, "rule"),
-          `Invalid value: ${JSON.stringify(program.rule.rule)}: oldSelf cannot be used on the uncorrelatable portion of the schema within ${place.uncorrelatable}`,
+          `Invalid value: ${quoteText(program.rule.rule)}: oldSelf cannot be used on the uncorrelatable portion of the schema within ${place.uncorrelatable}`,
         ),
       );
     }

@@ -61,7 +61,7 @@ test.each([
 
 test("names invalid keys and values", () => {
   expect(() => parseLabelSelector("bad/key/y=x")).toThrow(
-    'unable to parse requirement: key: Invalid value: "bad/key/y": a valid label key',
+    'unable to parse requirement: <nil>: Invalid value: "bad/key/y": a valid label key',
   );
   expect(() => parseLabelSelector("k=-x-")).toThrow(
     'unable to parse requirement: values[0][k]: Invalid value: "-x-": a valid label',

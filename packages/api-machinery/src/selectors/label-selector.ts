@@ -1,5 +1,6 @@
 import { labelKeyFaults, labelValueFaults } from "../values/names.ts";
 import { invalidCause } from "../protocol/field-causes.ts";
+import { quoteText } from "../protocol/quote-text.ts";
 import { statusError, type StatusError } from "../protocol/status.ts";
 import { tokenizeSelector, type SelectorToken } from "./selector-tokens.ts";
 
@@ -248,11 +249,12 @@ class SelectorParser {
     if (isAbsent) this.#take();
     const key = this.#take();
     if (key.kind !== "word") throw refusal(`found '${key.text}', expected: identifier`);
+    const faults = labelKeyFaults(key.text);
+    // Reports an invalid key before anything that follows it. Its field has no name.
+    if (faults.length > 0) throw refusal(`<nil>: Invalid value: ${quoteText(key.text)}: ${faults.join("; ")}`);
     if (isAbsent) return requirement(key.text, "!", []);
     const next = this.#peek();
     if (next.kind === "end" || (next.kind === "symbol" && next.text === ",")) return requirement(key.text, "exists", []);
-    // Reports an invalid key before anything that follows it.
-    if (labelKeyFaults(key.text).length > 0) return requirement(key.text, "exists", []);
     const operator = this.#operator();
     return requirement(key.text, operator, operator === "in" || operator === "notin" ? this.#values() : [this.#exactValue()]);
   }
@@ -280,6 +282,7 @@ class SelectorParser {
     const values = new Set<string>();
     for (;;) {
       const token = this.#take();
+      if (token.kind === "end" && values.size === 0) throw refusal("found '', expected: ',', ')' or identifier");
       let value = "";
       let next = token;
       if (token.kind === "word") {

@@ -201,7 +201,7 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     const document = this.#cached(`${root} aggregated`, () =>
       aggregatedDiscovery(this.#current().groups.filter(({ name }) => (name === "") === (root === "api"))),
     );
-    return serveDocument(request, document, { "content-type": aggregatedMediaType, vary: "Accept" });
+    return serveDocument(request, document, { "cache-control": "public", "content-type": aggregatedMediaType, vary: "Accept" });
   }
 
   #openApiOutcome(request: PipelineRequest, segments: readonly string[]): Outcome | Promise<Outcome> | undefined {

@@ -30,7 +30,7 @@ export function serveDocument(
   document: LazyDocument,
   headers: DocumentOutcome["headers"] = {},
 ): Outcome {
-  const all = { "cache-control": "public", ...headers, etag: document.etag };
+  const all = { "cache-control": "no-cache, private", ...headers, etag: document.etag };
   const known = request.headers?.["if-none-match"];
   if (known !== undefined && known.split(",").some((tag) => tag.trim() === document.etag)) {
     return { kind: "raw", status: 304, headers: all, body: "" };

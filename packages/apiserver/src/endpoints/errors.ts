@@ -54,8 +54,8 @@ export function conflict(resource: Pick<Named, "group" | "plural">, name: string
 
 /** A delete's precondition does not hold. kube-apiserver names the kind here, not the resource. */
 export function preconditionFailed(resource: Named, name: string, why: string): StatusError {
-  const message = `Operation cannot be fulfilled on ${qualifiedKind(resource)} ${JSON.stringify(name)}: ${why}`;
-  const { group, kind } = resource;
+  const { group, kind } = validatedKind(resource);
+  const message = `Operation cannot be fulfilled on ${qualifiedKind({ group, kind })} ${JSON.stringify(name)}: ${why}`;
   return statusError("Conflict", message, { name, ...(group === "" ? {} : { group }), kind });
 }
 
@@ -65,8 +65,14 @@ export function invalid(kind: Pick<Named, "group" | "kind">, name: string, all: 
   // The message lists each distinct cause once.
   const texts = [...new Set(causes.map(({ field, message }) => (field ? `${field}: ${message ?? ""}` : (message ?? ""))))];
   const list = texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`;
-  const message = `${qualifiedKind(kind)} ${JSON.stringify(name)} is invalid: ${list}`;
-  return statusError("Invalid", message, detailsOf(name, kind.group, kind.kind, causes));
+  const shown = validatedKind(kind);
+  const message = `${qualifiedKind(shown)} ${JSON.stringify(name)} is invalid: ${list}`;
+  return statusError("Invalid", message, detailsOf(name, shown.group, shown.kind, causes));
+}
+
+/** Events of both groups are validated and deleted as those of the core group. */
+function validatedKind(kind: Pick<Named, "group" | "kind">): Pick<Named, "group" | "kind"> {
+  return kind.group === "events.k8s.io" ? { group: "", kind: kind.kind } : kind;
 }
 
 /** A request that cannot be read (400). */

@@ -55,6 +55,7 @@ const strategyOfCrds = () => registry.get("apiextensions.k8s.io", "v1", "customr
 /** Stores an object as the create endpoint would. */
 async function create(object: KubernetesObject): Promise<void> {
   const crd = draft(object);
+  strategyOfCrds().default?.(crd);
   strategyOfCrds().prepareForCreate?.(crd);
   const result = await store.write(crdKey(object.metadata.name ?? ""), 0, crd);
   expect(result.ok).toBe(true);
@@ -168,6 +169,7 @@ describe("a CustomResourceDefinition", () => {
 
   it("gets a status even if it was stored while no registry ran", async () => {
     const crd = widgetCrd();
+    strategyOfCrds().default?.(crd);
     strategyOfCrds().prepareForCreate?.(crd);
     await registry.close();
     await store.write(crdKey("widgets.example.com"), 0, crd);

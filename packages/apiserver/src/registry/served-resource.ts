@@ -111,8 +111,8 @@ export interface Strategy<T extends KubernetesObject = KubernetesObject> {
    * stored object need not be validated again.
    */
   validate?(object: ReceivedObject<T>, old?: ReceivedObject<T>): Causes;
-  /** Returns warnings for the client of a create or update. */
-  warnings?(object: ReceivedObject<T>): readonly string[];
+  /** Returns warnings for the client of a create, or of an update of `old`. */
+  warnings?(object: ReceivedObject<T>, old?: ReceivedObject<T>): readonly string[];
   /** The parts of these functions that concern the status, for writes through `status`. */
   readonly status?: Pick<Strategy<T>, "default" | "validate" | "prepareForUpdate">;
   /** Returns failures that apply to create only. Runs after `validate`. */

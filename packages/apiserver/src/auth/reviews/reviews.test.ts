@@ -311,6 +311,16 @@ describe("a review", () => {
     expect(await ask("selfSubjectReview", {}, user)).toEqual({ userInfo: user });
   });
 
+  test("of the sender does not return the metadata that was sent", async () => {
+    const object = {
+      apiVersion: "authentication.k8s.io/v1",
+      kind: "SelfSubjectReview",
+      metadata: { name: "x", labels: { a: "b" } },
+    };
+    const { metadata } = await reviews.selfSubjectReview(object, { user: admin, namespace: "", name: "" });
+    expect(Object.keys(metadata)).toEqual(["creationTimestamp"]);
+  });
+
   test("of a token returns its user and audiences, or that it is invalid", async () => {
     const status = await ask("tokenReview", { token: await tokenOf() });
     expect(status).toMatchObject({

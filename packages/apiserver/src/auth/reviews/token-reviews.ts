@@ -29,8 +29,8 @@ export function createTokenReviews(
   return {
     selfSubjectReview: async (object, { user }) => {
       const creationTimestamp = formatTime(options.now());
-      const metadata = { ...object.metadata, creationTimestamp };
-      return withStatus({ ...object, metadata }, { userInfo: userObject(user) });
+      // kube-apiserver answers with an object of its own.
+      return withStatus({ ...object, metadata: { creationTimestamp } }, { userInfo: userObject(user) });
     },
     tokenReview: async (object) => reviewToken(options, object),
     tokenRequest: async (object, request) => requestToken(options, object, request),
@@ -64,7 +64,7 @@ function requestToken(
   object: KubernetesObject,
   { namespace, name }: Parameters<Evaluate>[1],
 ): KubernetesObject {
-  requireSameName(object, namespace, name);
+  requireSameName(object, name);
   const account = store.get(storageKey({ group: "", plural: "serviceaccounts" }, namespace, name))?.object.metadata;
   if (account?.uid === undefined) {
     throw statusError("NotFound", `serviceaccounts ${JSON.stringify(name)} not found`, { name, kind: "serviceaccounts" });
@@ -100,16 +100,12 @@ function requestToken(
   } as KubernetesObject;
 }
 
-/** The name and namespace in the body, if any, are those of the service account. */
-function requireSameName({ metadata }: KubernetesObject, namespace: string, name: string): void {
-  const given = { name: metadata.name ?? "", namespace: metadata.namespace ?? "" };
-  const causes =
-    given.name !== "" && given.name !== name
-      ? [invalidCause("metadata.name", given.name, "must match the service account name if specified")]
-      : given.namespace !== "" && given.namespace !== namespace
-        ? [invalidCause("metadata.namespace", given.namespace, "must match the service account namespace if specified")]
-        : [];
-  if (causes.length > 0) throw invalidError({ group: authenticationGroup, kind: "TokenRequest" }, name, causes);
+/** The name in the body, if any, is that of the service account. */
+function requireSameName({ metadata }: KubernetesObject, name: string): void {
+  const given = metadata.name ?? "";
+  if (given === "" || given === name) return;
+  const causes = [invalidCause("metadata.name", given, "must match the service account name if specified")];
+  throw invalidError({ group: authenticationGroup, kind: "TokenRequest" }, name, causes);
 }
 
 /** The conflict of a request that names another object than the stored one. */

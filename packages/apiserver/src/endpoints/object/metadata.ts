@@ -171,7 +171,7 @@ export function metadataProblems(
   if (generation < 0) causes.push(invalidCause("metadata.generation", generation, "must be greater than or equal to 0"));
   const add = (field: string, value: unknown, problems: readonly string[]): void => {
     for (const problem of causes.length < maxCauses ? problems : []) {
-      causes.push({ reason: "FieldValueInvalid", field, message: `Invalid value: ${JSON.stringify(value)}: ${problem}` });
+      causes.push(invalidCause(field, value, problem));
     }
   };
   for (const [key, value] of Object.entries(metadata.labels ?? {})) {
@@ -263,15 +263,12 @@ export function nameCauses(resource: Pick<ServedResource, "group" | "plural">, o
       { reason: "FieldValueRequired", field: "metadata.name", message: "Required value: name or generateName is required" },
     ];
   }
-  const invalidName = (field: string, value: string, problem: string): StatusCause => ({
-    reason: "FieldValueInvalid",
-    field,
-    message: `Invalid value: ${JSON.stringify(value)}: ${problem}`,
-  });
-  const ofName = nameProblems(resource, name).map((problem) => invalidName("metadata.name", name, problem));
+  const ofName = nameProblems(resource, name).map((problem) => invalidCause("metadata.name", name, problem));
   if (!generateName) return ofName;
   // kube-apiserver masks a trailing hyphen, since the generated suffix follows it.
   const masked = generateName.endsWith("-") ? `${generateName.slice(0, -1)}a` : generateName;
-  const ofPrefix = nameProblems(resource, masked).map((problem) => invalidName("metadata.generateName", generateName, problem));
+  const ofPrefix = nameProblems(resource, masked).map((problem) =>
+    invalidCause("metadata.generateName", generateName, problem),
+  );
   return [...ofPrefix, ...ofName];
 }

@@ -149,9 +149,13 @@ function* newCauses(causes: Causes, stored: () => Causes): Steps<readonly Status
   return found.filter((cause) => !known.has(textOf(cause)));
 }
 
-/** Adds the kind's own warnings about an object to the response. */
-export function addWarnings({ resource, warnings }: Call, object: KubernetesObject): void {
-  for (const warning of resource.strategy.warnings?.(object) ?? []) warnings.add(warning);
+/** Adds the kind's own warnings about an object to the response. `old` is the object that an update replaces. */
+export function addWarnings(
+  { resource, warnings }: Call,
+  object: KubernetesObject,
+  old?: DeepReadonly<KubernetesObject>,
+): void {
+  for (const warning of resource.strategy.warnings?.(object, old) ?? []) warnings.add(warning);
 }
 
 function warnOfFinalizers(
@@ -209,7 +213,11 @@ function reportUnknown(
 
 /** Built-in kinds are decoded in one pass, so their faults are in the order of the text; of other kinds, duplicates are found first. */
 function fieldMessages({ request, resource }: Call, unknown: readonly string[]): readonly string[] {
-  const { duplicateFields = [], fieldPositions } = request;
+  const { fieldPositions } = request;
+  // Built-in kinds are decoded into structs, which know no duplicates of unknown fields.
+  const isStruct = resource.origin === "builtin" && unknown.length > 0;
+  const unknownFields = new Set(isStruct ? unknown : []);
+  const duplicateFields = (request.duplicateFields ?? []).filter((path) => !unknownFields.has(path));
   const duplicates = duplicateFields.map((path) => ({ path, message: `duplicate field ${JSON.stringify(path)}` }));
   const messages = unknownFieldMessages(unknown);
   if (resource.origin !== "builtin" || fieldPositions === undefined || messages.length !== unknown.length) {

@@ -1,4 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
+import { jsonFault } from "../../http/body/json-fault.ts";
 import { badRequest } from "../errors.ts";
 
 /** Where the next page of a list starts. */
@@ -18,16 +19,22 @@ export function encodeContinue(position: Position, prefix: string): string {
   return Buffer.from(JSON.stringify({ v: "meta.k8s.io/v1", rv: revision, start, remaining })).toString("base64url");
 }
 
+/** Far above the length of names. Bounds the nesting of a forged token. */
+const maxTokenLength = 4_096;
+
 /** Decodes a token. Throws `BadRequest` for anything that {@link encodeContinue} did not create. */
 export function decodeContinue(token: string, prefix: string): Position {
-  const fail = (why: string): Error => badRequest(`continue key is not valid: ${why}`);
-  let value: unknown;
-  try {
-    value = JSON.parse(Buffer.from(token, "base64url").toString());
-  } catch {
-    throw fail("it was not issued by this server");
+  const fail = (why: string): Error => badRequest(`invalid continue token: continue key is not valid: ${why}`);
+  const invalid = /[^\w-]/.exec(token)?.index ?? (token.length % 4 === 1 ? token.length - 1 : -1);
+  if (invalid >= 0) throw fail(`illegal base64 data at input byte ${invalid}`);
+  const text = Buffer.from(token, "base64url").toString();
+  const fault = text.length > maxTokenLength ? "too long" : jsonFault(text);
+  if (fault !== undefined) throw fail(fault);
+  const value: unknown = JSON.parse(text);
+  if (!isJsonObject(value) || value["v"] !== "meta.k8s.io/v1") {
+    const version = isJsonObject(value) && typeof value["v"] === "string" ? value["v"] : "";
+    throw fail(`server does not recognize this encoded version ${version}`);
   }
-  if (!isJsonObject(value) || value["v"] !== "meta.k8s.io/v1") throw fail("it was not issued by this server");
   const { rv, start, remaining } = value;
   if (typeof rv !== "number" || !Number.isSafeInteger(rv) || (rv < 1 && rv !== -1)) throw fail("it has no resource version");
   if (typeof start !== "string" || start === "" || start.includes("..")) throw fail("it has no start key");

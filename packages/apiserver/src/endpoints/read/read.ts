@@ -73,7 +73,7 @@ function pageLimitOf(query: Call["query"]): number | undefined {
 async function listInSlices(call: Call, selection: Selection): Promise<ListOutcome> {
   const { resource, store } = call;
   const prefix = prefixOf(call);
-  integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
+  integerOf(call.query["timeoutSeconds"]);
   const start = await startOf(call, prefix, undefined);
   using state = start.revision === undefined ? store.pin() : await pinPast(call, prefix, start.revision, start);
   const { revision } = state;
@@ -178,7 +178,7 @@ interface StoredList {
 export async function listStored(call: Call, selection: Selection): Promise<StoredList> {
   const prefix = prefixOf(call);
   const requested = pageLimitOf(call.query);
-  integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
+  integerOf(call.query["timeoutSeconds"]);
   const position = await startOf(call, prefix, requested);
   const limit = requested ?? Number.POSITIVE_INFINITY;
   using state = position.revision === undefined ? call.store.pin() : await pinPast(call, prefix, position.revision, position);
@@ -228,17 +228,17 @@ async function pinPast(call: Call, prefix: string, revision: number, { startAfte
     return await call.store.pinAt(prefix, revision);
   } catch (error) {
     if (!isExpired(error) || call.query["continue"] === undefined || startAfter === undefined) throw error;
-    throw expiredContinue(encodeContinue({ revision: -1, startAfter }, prefix), error.status.message ?? "");
+    throw expiredContinue(encodeContinue({ revision: -1, startAfter }, prefix));
   }
 }
 
 /** The list's snapshot is compacted: the client may start over or continue with the token in this error. */
-function expiredContinue(token: string, why: string): StatusError {
+function expiredContinue(token: string): StatusError {
   const message =
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue " +
     "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided " +
     "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was " +
-    `returned and now may show up in the list. (${why})`;
+    "returned and now may show up in the list.";
   return new StatusError({
     kind: "Status",
     apiVersion: "v1",
@@ -255,17 +255,18 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
   const match = query["resourceVersionMatch"] ?? "";
   const token = query["continue"] ?? "";
   requireListMatch(query, token);
-  const revision = parseResourceVersion(query["resourceVersion"]);
   if (token !== "") {
-    if (revision !== undefined && revision !== 0) {
+    const position: Position = decodeContinue(token, prefix);
+    const revision = query["resourceVersion"] ?? "";
+    if (revision !== "" && revision !== "0") {
       throw badRequest("specifying resource version is not allowed when using continue");
     }
-    const position: Position = decodeContinue(token, prefix);
     if (position.revision > store.revision) throw tooLargeResourceVersion(position.revision, store.revision);
     const isInconsistent = position.revision < 0;
     const { startAfter, remaining } = position;
     return { revision: isInconsistent ? undefined : position.revision, startAfter, remaining, isInconsistent };
   }
+  const revision = parseResourceVersion(query["resourceVersion"]);
   // Without resourceVersionMatch, a limit together with a resourceVersion means exactly that version (legacy rule).
   const isExact = match === "Exact" || (match === "" && limit !== undefined && revision !== undefined && revision > 0);
   if (revision !== undefined && revision > store.revision) {
@@ -278,7 +279,7 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
 
 function limitOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  const limit = integerOf("limit", text);
+  const limit = integerOf(text);
   // As in kube-apiserver, a negative limit means no limit.
   return limit > 0 ? limit : undefined;
 }

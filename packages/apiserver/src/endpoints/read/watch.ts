@@ -22,11 +22,11 @@ export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => voi
   const { resource, query, store } = call;
   const selection = selectionOf(resource, watchedQuery(call));
   requireFewRequirements(selection);
-  const from = parseStartingVersion(query["resourceVersion"]);
   // As in kube-apiserver, the deprecated path below /watch/ takes the options of a list.
   if (!isTrue(query["watch"])) requireListMatch(query, query["continue"] ?? "");
   const sendsInitialEvents = isTrue(query["watch"]) ? initialEvents(query) : undefined;
-  const seconds = integerOf("timeoutSeconds", query["timeoutSeconds"]);
+  const from = parseStartingVersion(query["resourceVersion"]);
+  const seconds = integerOf(query["timeoutSeconds"]);
   const timeoutSeconds = seconds > 0 ? seconds : defaultTimeoutSeconds + call.random.below(defaultTimeoutSeconds);
   // As in kube-apiserver, a watch from no version or from 0 asks for the initial events.
   const startsWithState = sendsInitialEvents ?? (from === undefined || from === 0);

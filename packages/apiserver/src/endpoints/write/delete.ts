@@ -80,6 +80,8 @@ function requirePreconditions(
   live: DeepReadonly<KubernetesObject>,
   { uid, resourceVersion }: DeleteOptions,
 ): void {
+  if (resource.group === "" && resource.kind === "Namespace")
+    requireNamespacePreconditions(resource, name, live, { uid, resourceVersion });
   if (uid !== undefined && uid !== live.metadata.uid) {
     const why =
       `the UID in the precondition (${uid}) does not match the UID in record (${live.metadata.uid ?? ""}). ` +
@@ -92,6 +94,25 @@ function requirePreconditions(
       `(${live.metadata.resourceVersion ?? ""}). The object might have been modified`;
     throw preconditionFailed(resource, name, why);
   }
+}
+
+/** Namespaces are deleted by their own code, which reports failed preconditions like an update. */
+function requireNamespacePreconditions(
+  resource: ServedResource,
+  name: string,
+  { metadata }: DeepReadonly<KubernetesObject>,
+  { uid = metadata.uid, resourceVersion = metadata.resourceVersion }: Pick<DeleteOptions, "uid" | "resourceVersion">,
+): void {
+  if (uid !== metadata.uid) {
+    throw conflict(
+      resource,
+      name,
+      `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${metadata.uid ?? ""}`,
+    );
+  }
+  if (resourceVersion === metadata.resourceVersion) return;
+  const found = `ResourceVersion in object meta: ${metadata.resourceVersion ?? ""}`;
+  throw conflict(resource, name, `Precondition failed: ResourceVersion in precondition: ${resourceVersion}, ${found}`);
 }
 
 /** The effect of a delete: none because the object is already terminating, mark it for deletion, or remove it. */

@@ -54,9 +54,9 @@ export async function evaluateObject(call: Call, { resource, evaluate, dropsUid 
 /** A namespaced object is in the namespace of the path. The namespace of an object without one is dropped. */
 function requireNamespace({ resource, namespace, info }: Call, { metadata }: KubernetesObject): void {
   if (resource.scope === "Cluster") delete metadata.namespace;
-  else if (info.subresource === "") {
-    metadata.namespace ??= namespace;
-    if (metadata.namespace === namespace) return;
+  else {
+    if (info.subresource === "") metadata.namespace ??= namespace;
+    if ((metadata.namespace ?? namespace) === namespace) return;
     throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
   }
 }

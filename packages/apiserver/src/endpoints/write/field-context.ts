@@ -1,7 +1,9 @@
-import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
-import type { FieldManagementContext } from "@keelson/api-machinery/server";
+import { apiVersionOf, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { type FieldManagementContext, runSteps } from "@keelson/api-machinery/server";
+import { definitionNameOfKind, definitionOf } from "../../registry/builtin/definition.ts";
 import type { Call } from "../call.ts";
 import { convertCustomObjects } from "../object/convert-object.ts";
+import { applyZeroValues } from "../object/zero-values.ts";
 import { qualifiedResource } from "../errors.ts";
 import type { WriteOptions } from "./write-options.ts";
 
@@ -22,6 +24,7 @@ export function fieldContext(
     hasStatus: resource.hasStatus,
     isBuiltIn: resource.origin === "builtin",
     ...ownResetFields(resource, subresource),
+    ...emptyFieldsOf(resource),
   };
 }
 
@@ -33,6 +36,20 @@ function ownResetFields(
   if (resource.origin !== "builtin") return undefined;
   const resetFields = resetFieldsByEndpoint[`${qualifiedResource(resource)}/${subresource}`];
   return resetFields === undefined ? undefined : { resetFields };
+}
+
+/** The fields of an empty object of a built-in kind. */
+function emptyFieldsOf({
+  origin,
+  group,
+  version,
+  kind,
+}: Call["resource"]): Pick<FieldManagementContext, "emptyFields"> | undefined {
+  const name = origin === "builtin" ? definitionNameOfKind(group, version, kind) : undefined;
+  if (name === undefined) return undefined;
+  const emptyFields: JsonObject = {};
+  runSteps(applyZeroValues(definitionOf(name), emptyFields));
+  return { emptyFields };
 }
 
 const allButStatus = [["metadata"], ["spec"]];

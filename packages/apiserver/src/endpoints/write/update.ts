@@ -152,7 +152,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   admission.object = update.view?.show(next) ?? next;
   await call.admission.validate(admission);
   await call.admission.review(admission);
-  if (subresource === "") addWarnings(call, next);
+  if (subresource === "") addWarnings(call, next, live);
   await pauseIfLarge(call);
   return isSame(next, live) && !canBeRemoved(resource, next) && isStoredCurrently(call, stored) ? undefined : next;
 }

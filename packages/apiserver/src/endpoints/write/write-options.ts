@@ -1,4 +1,4 @@
-import type { StatusCause } from "@keelson/api-machinery/validation";
+import { quoteText, type StatusCause } from "@keelson/api-machinery/validation";
 import { invalidOptions, type OptionsKind } from "../errors.ts";
 import type { PipelineRequest } from "../outcome.ts";
 import { isTrue } from "../request-info.ts";
@@ -69,7 +69,7 @@ function managerProblem(manager: string): StatusCause | undefined {
   if (plainManager.test(manager)) return undefined;
   const field = "fieldManager";
   if (Buffer.byteLength(manager) > maxManagerLength) {
-    return { reason: "FieldValueTooLong", field, message: `Too long: must have at most ${maxManagerLength} bytes` };
+    return { reason: "FieldValueTooLong", field, message: `Too long: may not be more than ${maxManagerLength} bytes` };
   }
   const position = [...manager].findIndex(isUnprintable);
   if (position < 0) return undefined;
@@ -78,7 +78,7 @@ function managerProblem(manager: string): StatusCause | undefined {
   return {
     reason: "FieldValueInvalid",
     field,
-    message: `Invalid value: ${JSON.stringify(manager)}: invalid character ${character} (at position ${position})`,
+    message: `Invalid value: ${quoteText(manager)}: invalid character ${character} (at position ${position})`,
   };
 }
 

@@ -23,6 +23,7 @@ const { strategy } = crds;
 
 function causesOf(sent: KubernetesObject): { reason: string; field: string }[] {
   const crd = draft(sent);
+  strategy.default?.(crd);
   strategy.prepareForCreate?.(crd);
   return collectCauses(strategy.validate?.(crd) ?? []).map(({ reason = "", field = "" }) => ({ reason, field }));
 }
@@ -120,6 +121,7 @@ describe("the validation of CustomResourceDefinitions", () => {
 
   it("reports only that group and plural are immutable if an update changes them", () => {
     const crd = draft(widgetCrd());
+    strategy.default?.(crd);
     strategy.prepareForCreate?.(crd);
     const changed = draft(crd);
     setField(valueAt(changed, "spec") as object, "group", "other.example.com");
@@ -139,6 +141,7 @@ describe("the validation of CustomResourceDefinitions", () => {
   it("defaults names, conversion and status at create", () => {
     const crd = widgetCrd();
     setField(crd, "status", { storedVersions: ["v9"] });
+    strategy.default?.(crd);
     strategy.prepareForCreate?.(crd);
     expect(valueAt(crd, "spec", "names")).toEqual({
       plural: "widgets",
@@ -155,6 +158,7 @@ describe("the validation of CustomResourceDefinitions", () => {
     const spec = ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "n"] as const;
     setField(valueAt(crd, ...spec) as object, "default", null);
     expect(causesOf(crd)).toEqual([]);
+    strategy.default?.(crd);
     strategy.prepareForCreate?.(crd);
     expect(valueAt(crd, ...spec)).toEqual({ type: "integer", minimum: 1 });
   });
@@ -169,10 +173,12 @@ describe("the validation of CustomResourceDefinitions", () => {
 
   it("rejects changes of the group, of scope and kind once established, and removal of stored versions", () => {
     const old = widgetCrd();
+    strategy.default?.(old);
     strategy.prepareForCreate?.(old);
     const changed = (edit: (crd: KubernetesObject) => void): string[] => {
       const crd = draft(old) as KubernetesObject;
       edit(crd);
+      strategy.default?.(crd);
       strategy.prepareForUpdate?.(crd, old);
       return collectCauses(strategy.validateUpdate?.(crd, old) ?? []).map(({ field = "" }) => field);
     };

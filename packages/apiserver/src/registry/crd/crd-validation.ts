@@ -204,14 +204,14 @@ function* conversionCauses(spec: unknown): Causes {
   const conversion = mapAt(spec, "conversion");
   const strategy = textAt(conversion, "strategy");
   const webhook = valueAt(conversion, "webhook");
-  if (strategy === "None") {
-    yield* webhook === undefined || Object.keys(mapAt(conversion, "webhook")).length === 0
-      ? []
-      : [forbiddenCause("spec.conversion.webhook", "should not be set when strategy is not set to Webhook")];
-    return;
-  }
   if (strategy !== "Webhook") {
-    yield notSupportedCause("spec.conversion.strategy", strategy, ["None", "Webhook"]);
+    const detail = "should not be set when strategy is not set to Webhook";
+    if (strategy === "") yield requiredCause("spec.conversion.strategy");
+    else if (strategy !== "None") yield notSupportedCause("spec.conversion.strategy", strategy, ["None", "Webhook"]);
+    if (valueAt(webhook, "clientConfig") !== undefined) yield forbiddenCause("spec.conversion.webhookClientConfig", detail);
+    if (listAt(webhook, "conversionReviewVersions").length > 0) {
+      yield forbiddenCause("spec.conversion.conversionReviewVersions", detail);
+    }
     return;
   }
   const clientConfig = valueAt(webhook, "clientConfig");

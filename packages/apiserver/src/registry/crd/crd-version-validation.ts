@@ -34,7 +34,7 @@ export function* versionsCauses(crd: Read, old?: Read): Causes {
     }
     yield* warningCauses(`${path}.deprecationWarning`, warning);
     const schema = valueAt(version, "schema", "openAPIV3Schema");
-    if (!isJsonObject(schema)) yield requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required");
+    if (!isJsonObject(schema)) yield requiredCause(`${path}.schema.openAPIV3Schema`);
     else {
       const isUnchanged = jsonEquals(schema, stored.get(textAt(version, "name")));
       if (!isUnchanged) yield* structuralCauses(schema, `${path}.schema.openAPIV3Schema`);

@@ -85,7 +85,7 @@ const policies = builtinResource({
       const spec = objectAt(object, "spec");
       if (spec === undefined) return;
       spec["failurePolicy"] ??= "Fail";
-      defaultMatchResources(ensureMap(spec, "matchConstraints"));
+      if (valueAt(spec, "matchConstraints") !== undefined) defaultMatchResources(ensureMap(spec, "matchConstraints"));
     },
     prepareForCreate: (object) => setField(object, "status", {}),
     validate: policyCauses,
@@ -176,7 +176,7 @@ function* annotationCauses(name: string, spec: unknown): Causes {
 const maxValueExpressionBytes = 5 * 1024;
 
 function valueExpressionCauses(spec: unknown, expression: string, path: string): StatusCause[] {
-  if (expression === "") return [requiredCause(path)];
+  if (expression === "") return [requiredCause(path, "valueExpression is not specified")];
   if (Buffer.byteLength(expression) > maxValueExpressionBytes) {
     return [invalidCause(path, expression, `must not exceed ${maxValueExpressionBytes} bytes in length`)];
   }

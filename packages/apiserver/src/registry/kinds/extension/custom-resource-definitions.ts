@@ -20,8 +20,8 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
       scope: "Cluster",
       hasStatus: true,
       strategy: {
+        default: setDefaults,
         prepareForCreate: (object) => {
-          setDefaults(object);
           setField(object, "status", {
             conditions: [],
             acceptedNames: { plural: "", kind: "" },
@@ -29,7 +29,6 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
           });
         },
         prepareForUpdate: (object, old) => {
-          setDefaults(object);
           setField(object, "status", structuredClone({ ...mapAt(old, "status"), storedVersions: storedVersions(object, old) }));
         },
         prepareForDelete: (object) => {
@@ -70,8 +69,8 @@ function setDefaults(object: KubernetesObject): void {
     if (textAt(names, "singular") === "") names["singular"] = kind.toLowerCase();
     if (textAt(names, "listKind") === "") names["listKind"] = `${kind}List`;
   }
+  if (valueAt(spec, "conversion") === undefined) setField(spec, "conversion", { strategy: "None" });
   const conversion = ensureMap(spec, "conversion");
-  if (textAt(conversion, "strategy") === "") conversion["strategy"] = "None";
   defaultClientConfig(valueAt(conversion, "webhook", "clientConfig"));
   if (valueAt(spec, "preserveUnknownFields") === false) setField(spec, "preserveUnknownFields", undefined);
   for (const version of listAt(spec, "versions")) {

@@ -55,7 +55,7 @@ const policies = builtinResource({
       const spec = objectAt(object, "spec");
       if (spec === undefined) return;
       spec["failurePolicy"] ??= "Fail";
-      defaultMatchResources(ensureMap(spec, "matchConstraints"));
+      if (valueAt(spec, "matchConstraints") !== undefined) defaultMatchResources(ensureMap(spec, "matchConstraints"));
     },
     validate: policyCauses,
   },

@@ -73,6 +73,10 @@ function* resourceNameCauses(rule: unknown, path: string): Causes {
 /** Validates a policy's constraints, which must have a rule. */
 export function* constraintCauses(spec: unknown): Causes {
   const path = "spec.matchConstraints";
+  if (valueAt(spec, "matchConstraints") === undefined) {
+    yield requiredCause(path);
+    return;
+  }
   const isEmpty = listAt(spec, "matchConstraints", "resourceRules").length === 0;
   yield* matchResourcesCauses(valueAt(spec, "matchConstraints"), path);
   yield* isEmpty ? [requiredCause(`${path}.resourceRules`)] : [];

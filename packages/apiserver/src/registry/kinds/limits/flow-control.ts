@@ -1,5 +1,11 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
-import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import {
+  forbiddenCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
 import { flowControlGroup, type FlowSchemaObject, type PriorityLevelObject } from "../../../flowcontrol/configuration.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
@@ -126,39 +132,60 @@ const maxHashBits = 60;
 function validateLevel({ spec }: DeepReadonly<PriorityLevelObject>): StatusCause[] {
   const { type, limited, exempt } = spec;
   if (type === "Exempt") {
-    return limited === undefined ? [] : [{ ...requiredCause("spec.limited"), reason: "FieldValueForbidden" }];
+    const causes = limited === undefined ? [] : [forbiddenCause("spec.limited", "must be nil if the type is not Limited")];
+    return [...causes, ...shareCauses(exempt, "spec.exempt"), ...lendingCauses(exempt, "spec.exempt")];
   }
   if (type !== "Limited") return [notSupportedCause("spec.type", type, ["Exempt", "Limited"])];
+  const causes = exempt === undefined ? [] : [forbiddenCause("spec.exempt", "must be nil if the type is Limited")];
+  if (limited === undefined) return [...causes, requiredCause("spec.limited", "must not be empty when type is Limited")];
+  const borrowing = limited.borrowingLimitPercent ?? 0;
+  const detail = "if specified, must be a non-negative integer";
+  return [
+    ...causes,
+    ...shareCauses(limited, "spec.limited"),
+    ...responseCauses(limited.limitResponse, "spec.limited.limitResponse"),
+    ...lendingCauses(limited, "spec.limited"),
+    ...(borrowing < 0 ? [invalidCause("spec.limited.borrowingLimitPercent", borrowing, detail)] : []),
+  ];
+}
+
+interface Shares {
+  readonly nominalConcurrencyShares?: number;
+  readonly lendablePercent?: number;
+}
+
+function shareCauses({ nominalConcurrencyShares: shares = 0 }: Shares = {}, path: string): StatusCause[] {
+  return shares < 0 ? [invalidCause(`${path}.nominalConcurrencyShares`, shares, "must be a non-negative integer")] : [];
+}
+
+function lendingCauses({ lendablePercent: percent = 0 }: Shares = {}, path: string): StatusCause[] {
+  if (percent >= 0 && percent <= 100) return [];
+  return [invalidCause(`${path}.lendablePercent`, percent, "must be between 0 and 100, inclusive")];
+}
+
+type Limited = NonNullable<PriorityLevelObject["spec"]["limited"]>;
+
+function responseCauses(limitResponse: DeepReadonly<Limited["limitResponse"]>, path: string): StatusCause[] {
+  const type = limitResponse?.type ?? "";
+  const queuing = limitResponse?.queuing;
+  const field = `${path}.queuing`;
+  if (type === "Reject") {
+    const detail = "must be nil if limited.limitResponse.type is not Limited";
+    return queuing === undefined ? [] : [forbiddenCause(field, detail)];
+  }
+  if (type !== "Queue") return [notSupportedCause(`${path}.type`, type, ["Queue", "Reject"])];
+  if (queuing === undefined) return [requiredCause(field, "must not be empty if limited.limitResponse.type is Limited")];
+  const { queues = 1, handSize = 1, queueLengthLimit = 1 } = queuing;
   const causes: StatusCause[] = [];
-  if (exempt !== undefined) causes.push({ ...requiredCause("spec.exempt"), reason: "FieldValueForbidden" });
-  if (limited === undefined) return [...causes, requiredCause("spec.limited")];
-  const { nominalConcurrencyShares = 0, lendablePercent = 0, limitResponse } = limited;
-  const at = "spec.limited";
-  if (nominalConcurrencyShares < 0) {
-    causes.push(invalidCause(`${at}.nominalConcurrencyShares`, nominalConcurrencyShares, "must be a non-negative integer"));
-  }
-  if (lendablePercent < 0 || lendablePercent > 100) {
-    causes.push(invalidCause(`${at}.lendablePercent`, lendablePercent, "must be between 0 and 100, inclusive"));
-  }
-  const response = limitResponse?.type;
-  if (response !== "Queue" && response !== "Reject") {
-    causes.push(notSupportedCause(`${at}.limitResponse.type`, response ?? "", ["Queue", "Reject"]));
-  }
-  if (response === "Queue" && limitResponse?.queuing === undefined) {
-    const detail = "must not be empty if limited.limitResponse.type is Limited";
-    causes.push(requiredCause(`${at}.limitResponse.queuing`, detail));
-  }
-  const { queues = 1, handSize = 1, queueLengthLimit = 1 } = limitResponse?.queuing ?? {};
-  const queuing = `${at}.limitResponse.queuing`;
-  if (queueLengthLimit <= 0) causes.push(invalidCause(`${queuing}.queueLengthLimit`, queueLengthLimit, "must be positive"));
-  if (queues <= 0) causes.push(invalidCause(`${queuing}.queues`, queues, "must be positive"));
-  if (queues > maxQueues) causes.push(invalidCause(`${queuing}.queues`, queues, `must not be greater than ${maxQueues}`));
-  if (handSize <= 0) causes.push(invalidCause(`${queuing}.handSize`, handSize, "must be positive"));
+  if (queueLengthLimit <= 0) causes.push(invalidCause(`${field}.queueLengthLimit`, queueLengthLimit, "must be positive"));
+  if (queues <= 0) causes.push(invalidCause(`${field}.queues`, queues, "must be positive"));
+  if (queues > maxQueues) causes.push(invalidCause(`${field}.queues`, queues, `must not be greater than ${maxQueues}`));
+  if (handSize <= 0) causes.push(invalidCause(`${field}.handSize`, handSize, "must be positive"));
   else if (handSize > queues) {
-    causes.push(invalidCause(`${queuing}.handSize`, handSize, `should not be greater than queues (${queues})`));
+    causes.push(invalidCause(`${field}.handSize`, handSize, `should not be greater than queues (${queues})`));
   } else if (Math.ceil(Math.log2(queues) * handSize) > maxHashBits) {
     const detail = `required entropy bits of deckSize ${queues} and handSize ${handSize} should not be greater than ${maxHashBits}`;
-    causes.push(invalidCause(`${queuing}.handSize`, handSize, detail));
+    causes.push(invalidCause(`${field}.handSize`, handSize, detail));
   }
   return causes;
 }

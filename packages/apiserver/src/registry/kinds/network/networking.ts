@@ -42,6 +42,12 @@ const ingresses = builtinResource<IngressObject>({
     ];
   },
   strategy: {
+    warnings: (ingress, old) =>
+      old === undefined &&
+      ingress.spec?.ingressClassName === undefined &&
+      ingress.metadata.annotations?.["kubernetes.io/ingress.class"] !== undefined
+        ? [`annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead`]
+        : [],
     prepareForCreate: (object) => {
       object.status = { loadBalancer: {} };
     },

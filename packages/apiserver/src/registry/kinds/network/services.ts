@@ -10,6 +10,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
+import { serviceWarnings } from "./service-warnings.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
@@ -151,24 +152,6 @@ function externalAddressCauses(address: unknown, index: number): StatusCause[] {
   const malformed = ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
   const faults = check.isIpAddress(standard) ? check.specialAddressFaults(standard) : malformed;
   return faults.map((fault) => invalidCause(`spec.externalIPs[${index}]`, address, fault));
-}
-
-function serviceWarnings(service: Service): string[] {
-  return [...addressWarnings(service), ...distributionWarnings(service)];
-}
-
-function distributionWarnings({ spec }: Service): string[] {
-  if (spec?.trafficDistribution !== "PreferClose") return [];
-  return ['spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'];
-}
-
-function addressWarnings(service: Service): string[] {
-  return (service.spec?.externalIPs ?? []).flatMap((address, index) => {
-    if (typeof address !== "string" || check.standardAddress(address) === address) return [];
-    const field = `spec.externalIPs[${index}]`;
-    const advice = `will be considered invalid in a future Kubernetes release: use ${JSON.stringify(check.standardAddress(address))}`;
-    return [`${field}: non-standard IP address ${JSON.stringify(address)} ${advice}`];
-  });
 }
 
 function trafficCauses(spec: ServiceSpec): StatusCause[] {

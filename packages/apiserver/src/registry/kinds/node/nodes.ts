@@ -45,8 +45,14 @@ export function nodeKinds(): readonly ServedResource[] {
       subresources: [{ name: "proxy", kind: "NodeProxyOptions", verbs: proxyVerbs, isProxy: true }],
       strategy: {
         hasGeneration: false,
+        warnings: (node) =>
+          textAt(node, "spec", "externalID") === ""
+            ? []
+            : ["spec.externalID: this field is deprecated, and is unused by Kubernetes"],
         default: (node) => {
           agreeOnBlocks(node.spec);
+          // Dynamic configuration of the kubelet was removed from Kubernetes.
+          if (node.spec !== undefined) setField(node.spec, "configSource", undefined);
           defaultStatus(node);
         },
         status: { default: defaultStatus },

@@ -2,8 +2,9 @@ import type { RuntimeClassObject } from "@keelson/api-machinery/kinds";
 import { dns1123LabelFaults, invalidCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { nodeLabelWarning } from "../node-labels.ts";
 import * as check from "../../field-checks.ts";
-import { listAt, valueAt } from "../../object-fields.ts";
+import { listAt, mapAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { tolerationCauses } from "../pod/spec-validation.ts";
 import { eachItem } from "../../causes.ts";
@@ -21,6 +22,11 @@ export function runtimeClassKinds(): readonly ServedResource[] {
       cells: (object, now) => [object.handler ?? "", age(object.metadata.creationTimestamp, now)],
       strategy: {
         hasGeneration: false,
+        warnings: (object) =>
+          Object.keys(mapAt(object, "scheduling", "nodeSelector")).flatMap((key) => {
+            const warning = nodeLabelWarning(key);
+            return warning === undefined ? [] : [`scheduling.nodeSelector: ${warning}`];
+          }),
         *validate(object) {
           const handler = object.handler ?? "";
           yield* dns1123LabelFaults(handler).map((fault) => invalidCause("handler", handler, fault));

@@ -2,6 +2,7 @@ import { type DeepReadonly, type JsonObject, type KubernetesObject, statusError 
 import { forbiddenCause, invalidCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
+import { nameWarnings, templateWarnings } from "../pod-template-warnings.ts";
 import { ensureMap, keepField, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { labelsText } from "../network/services.ts";
@@ -63,7 +64,11 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         prepareForCreate: (pod) => prepare(pod, store),
         prepareForUpdate: keepAdmitted,
         validate: podCauses,
-        warnings: (pod) => podWarnings(pod.metadata, valueAt(pod, "spec"), "spec"),
+        // Updates of Pods, which are frequent, do not warn.
+        warnings: (pod, old) =>
+          old === undefined
+            ? [...nameWarnings(pod, "in the Pod's hostname"), ...podWarnings(pod.metadata, valueAt(pod, "spec"), "spec")]
+            : [],
         status: { default: agreeOnAddresses },
         validateCreate: (pod) =>
           objectsAt(valueAt(pod, "spec"), "ephemeralContainers").length === 0
@@ -101,6 +106,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         return [textsOf("name"), textsOf("image"), labelsText(objectAt(object, "template", "metadata", "labels") ?? {})];
       },
       strategy: {
+        warnings: templateWarnings(["template"], false),
         default: (object) => defaultPodTemplate(objectAt(object, "template")),
         validate: (object) => podTemplateCauses(valueAt(object, "template"), "template"),
       },

@@ -1,15 +1,7 @@
 import type { DeepReadonly, ObjectMeta } from "@keelson/api-machinery";
 import type { Container, PodSpec } from "@keelson/api-machinery/kinds";
 import { formatQuantity, isQuantity } from "@keelson/api-machinery/quantity";
-
-/** Deprecated node labels: the version and the replacement. */
-const deprecatedLabels: Readonly<Record<string, readonly [version: string, replacement: string]>> = {
-  "beta.kubernetes.io/arch": ["v1.14", "kubernetes.io/arch"],
-  "beta.kubernetes.io/instance-type": ["v1.17", "node.kubernetes.io/instance-type"],
-  "beta.kubernetes.io/os": ["v1.14", "kubernetes.io/os"],
-  "failure-domain.beta.kubernetes.io/region": ["v1.17", "topology.kubernetes.io/region"],
-  "failure-domain.beta.kubernetes.io/zone": ["v1.17", "topology.kubernetes.io/zone"],
-};
+import { nodeLabelWarning } from "../node-labels.ts";
 
 /** Deprecated annotations; a key that ends with `/` is a prefix. */
 const deprecatedAnnotations: readonly (readonly [key: string, warning: string])[] = [
@@ -27,9 +19,8 @@ export function podWarnings(metadata: DeepReadonly<ObjectMeta> | undefined, valu
   const parent = path.slice(0, -"spec".length);
   const warnings: string[] = [];
   for (const key of Object.keys(spec.nodeSelector ?? {})) {
-    const [version, replacement] = deprecatedLabels[key] ?? [];
-    if (version === undefined) continue;
-    warnings.push(`${path}.nodeSelector[${key}]: deprecated since ${version}; use ${JSON.stringify(replacement)} instead`);
+    const warning = nodeLabelWarning(key);
+    if (warning !== undefined) warnings.push(`${path}.nodeSelector[${key}]: ${warning}`);
   }
   for (const key of Object.keys(metadata?.annotations ?? {})) {
     const found = deprecatedAnnotations.find(([name]) => (name.endsWith("/") ? key.startsWith(name) : key === name));

@@ -29,6 +29,9 @@ export function csiKinds(): readonly ServedResource[] {
 const group = "storage.k8s.io";
 const version = "v1";
 
+/** Whether tokens are sent in Secrets rather than in volume attributes. */
+const secretsField = "serviceAccountTokenInSecrets";
+
 const drivers = builtinResource({
   group,
   version,
@@ -68,13 +71,22 @@ const drivers = builtinResource({
       const modes = listAt(driver, "spec", "volumeLifecycleModes");
       const policies = ["File", "None", "ReadWriteOnceWithFSType"];
       yield* check.oneOf("spec.fsGroupPolicy", valueAt(driver, "spec", "fsGroupPolicy"), policies);
-      yield* tokenRequestCauses(listAt(driver, "spec", "tokenRequests"), "spec.tokenRequests");
+      const requests = listAt(driver, "spec", "tokenRequests");
+      yield* tokenRequestCauses(requests, "spec.tokenRequests");
       yield* eachItem(modes, (mode) =>
         mode === "Persistent" || mode === "Ephemeral"
           ? []
           : [notSupportedCause("spec.volumeLifecycleModes", mode, ["Persistent", "Ephemeral"])],
       );
       yield* periodCauses("spec.nodeAllocatableUpdatePeriodSeconds", driver);
+      const inSecrets = valueAt(driver, "spec", secretsField);
+      if (inSecrets === undefined || requests.length > 0) return;
+      yield invalidCause(`spec.${secretsField}`, inSecrets, `${secretsField} is set but no tokenRequests are specified`);
+    },
+    warnings: (driver) => {
+      const advice = "if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+      const isUnset = listAt(driver, "spec", "tokenRequests").length > 0 && valueAt(driver, "spec", secretsField) === undefined;
+      return isUnset ? [`spec.${secretsField} is unset; ${advice}`] : [];
     },
     validateUpdate: (driver, old) =>
       ["attachRequired", "volumeLifecycleModes"].flatMap((name) => immutable(`spec.${name}`, driver, old, "spec", name)),

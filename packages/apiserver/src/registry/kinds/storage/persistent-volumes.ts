@@ -8,6 +8,7 @@ import { formatTime } from "@keelson/api-machinery/time";
 import type { Store } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { claimWarnings, volumeWarnings } from "./storage-warnings.ts";
 import { claimUpdateCauses, volumeUpdateCauses } from "./update-validation.ts";
 import { claimSpecCauses } from "./claim-validation.ts";
 import { volumeCauses } from "./volume-validation.ts";
@@ -93,6 +94,7 @@ const persistentVolumeClaims = builtinResource<PersistentVolumeClaimObject>({
   },
   strategy: {
     hasGeneration: false,
+    warnings: (claim) => claimWarnings(claim.spec, "spec"),
     default: (claim) => defaultClaimSpec(claim.spec),
     prepareForCreate: (claim) => {
       if (claim.spec !== undefined) agreeOnDataSource(claim.spec);
@@ -182,6 +184,7 @@ const persistentVolumes = builtinResource<PersistentVolumeObject>({
   },
   strategy: {
     hasGeneration: false,
+    warnings: volumeWarnings,
     default: (volume) => {
       const spec = volume.spec;
       if (spec === undefined) return;

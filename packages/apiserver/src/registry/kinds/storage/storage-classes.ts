@@ -12,6 +12,7 @@ import {
 import { type Store, storageKey } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { classWarnings } from "./storage-warnings.ts";
 import * as check from "../../field-checks.ts";
 import { setField, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
@@ -55,6 +56,7 @@ export const storageClasses = builtinResource<StorageClassObject>({
   ],
   strategy: {
     hasGeneration: false,
+    warnings: classWarnings,
     default: (object) => {
       if (object.reclaimPolicy === undefined) setField(object, "reclaimPolicy", "Delete");
       if (object.volumeBindingMode === undefined) setField(object, "volumeBindingMode", "Immediate");

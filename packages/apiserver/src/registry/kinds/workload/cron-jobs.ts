@@ -2,6 +2,7 @@ import type { CronJobObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, notSupportedCause, requiredCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { templateWarnings } from "../pod-template-warnings.ts";
 import * as check from "../../field-checks.ts";
 import { setField, valueAt } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
@@ -47,6 +48,7 @@ export const cronJobs = builtinResource<CronJobObject>({
     ];
   },
   strategy: {
+    warnings: templateWarnings(["spec", "jobTemplate", "spec", "template"], true),
     default: defaultCronJob,
     prepareForCreate: (object) => setField(object, "status", {}),
     validate: cronJobCauses,

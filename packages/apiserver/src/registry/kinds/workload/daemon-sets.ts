@@ -3,6 +3,7 @@ import type { DaemonSetObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { templateWarnings } from "../pod-template-warnings.ts";
 import * as check from "../../field-checks.ts";
 import { labelsText } from "../network/services.ts";
 import { ensureMap } from "../../object-fields.ts";
@@ -43,7 +44,7 @@ export const daemonSets = builtinResource<DaemonSetObject>({
     workload.selectorCell(object.spec?.selector),
   ],
   strategy: {
-    warnings: workload.templateWarnings,
+    warnings: templateWarnings(["spec", "template"], false),
     default: defaultDaemonSet,
     prepareForCreate: (object) =>
       workload.emptyStatus(object, {

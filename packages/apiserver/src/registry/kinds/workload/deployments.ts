@@ -9,6 +9,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { templateWarnings } from "../pod-template-warnings.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap } from "../../object-fields.ts";
 import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
@@ -43,7 +44,7 @@ export const deployments = builtinResource<DeploymentObject>({
     workload.selectorCell(object.spec?.selector),
   ],
   strategy: {
-    warnings: workload.templateWarnings,
+    warnings: templateWarnings(["spec", "template"], true),
     // Clients of removed versions kept parts of the spec in annotations.
     raisesGeneration: (object, old) => !jsonEquals(object.metadata.annotations ?? {}, old.metadata.annotations ?? {}),
     default: defaultDeployment,

@@ -4,6 +4,7 @@ import { selectorFromObject } from "@keelson/api-machinery/selectors";
 import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age, humanDuration } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { templateWarnings } from "../pod-template-warnings.ts";
 import { internalValue } from "../../builtin/internal-value.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, setField, valueAt } from "../../object-fields.ts";
@@ -40,6 +41,7 @@ export const jobs = builtinResource<JobObject>({
   ],
   selectableFields: { "status.successful": (job) => String(workload.countAt(job, "status", "succeeded")) },
   strategy: {
+    warnings: templateWarnings(["spec", "template"], true),
     defaultPropagation: "Orphan",
     propagationWarning:
       "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set " +

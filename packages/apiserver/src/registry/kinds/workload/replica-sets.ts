@@ -3,6 +3,7 @@ import type { PodTemplate, ReplicaSetObject } from "@keelson/api-machinery/kinds
 import { requiredCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { templateWarnings } from "../pod-template-warnings.ts";
 import * as check from "../../field-checks.ts";
 import { setField } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
@@ -68,7 +69,7 @@ export const replicaSets = builtinResource<ReplicaSetObject>({
   columns,
   cells,
   strategy: {
-    warnings: workload.templateWarnings,
+    warnings: templateWarnings(["spec", "template"], true),
     default: (object) => workload.defaultWorkload(object),
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
     *validate(object) {
@@ -98,6 +99,7 @@ export const replicationControllers = builtinResource<ReplicationControllerObjec
   selectableFields,
   strategy: {
     defaultPropagation: "Orphan",
+    warnings: templateWarnings(["spec", "template"], true),
     default: defaultController,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
     *validate(object) {

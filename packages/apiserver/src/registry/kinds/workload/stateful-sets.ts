@@ -3,6 +3,7 @@ import type { StatefulSetObject, PodTemplate } from "@keelson/api-machinery/kind
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { templateWarnings } from "../pod-template-warnings.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, valueAt } from "../../object-fields.ts";
 import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
@@ -30,8 +31,8 @@ export const statefulSets = builtinResource<StatefulSetObject>({
     ...workload.templateCells(object),
   ],
   strategy: {
-    warnings: (object) => [
-      ...workload.templateWarnings(object),
+    warnings: (object, old) => [
+      ...templateWarnings(["spec", "template"], false)(object, old),
       ...((object.spec?.revisionHistoryLimit ?? 0) < 0 ? [historyWarning] : []),
     ],
     default: defaultStatefulSet,

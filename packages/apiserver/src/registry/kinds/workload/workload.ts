@@ -14,7 +14,6 @@ import { setField, valueAt } from "../../object-fields.ts";
 import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
-import { podWarnings } from "../pod/warnings.ts";
 import { labelsText } from "../network/services.ts";
 import { type Causes, countCauses } from "../../causes.ts";
 
@@ -110,13 +109,6 @@ export function restartCauses(
     causes.push(forbiddenCause("spec.template.spec.activeDeadlineSeconds", detail));
   }
   return causes;
-}
-
-/** Warnings about the Pod template. */
-export function templateWarnings(object: Workload): string[] {
-  const template = object.spec?.template;
-  const { metadata } = (template ?? {}) as { readonly metadata?: KubernetesObject["metadata"] };
-  return podWarnings(metadata, template?.spec, "spec.template.spec");
 }
 
 /** Validates status counters: none is negative, and no part of `parts` exceeds its whole. */
