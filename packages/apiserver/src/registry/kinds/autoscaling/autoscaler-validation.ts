@@ -223,7 +223,7 @@ function* rulesCauses(field: string, rules: unknown): Causes {
   yield* eachItem(policies, (policy, index) => policyCauses(`${field}.policies[${index}]`, policy));
   const tolerance = valueAt(rules, "tolerance");
   if (typeof tolerance === "string" && isQuantity(tolerance) && compareQuantities(tolerance, "0") < 0) {
-    yield invalidCause(`${field}.tolerance`, tolerance, "must be greater or equal to zero");
+    yield invalidCause(`${field}.tolerance`, tolerance, "must be greater than or equal to 0");
   }
 }
 

@@ -76,10 +76,11 @@ const namespaces = builtinResource<NamespaceObject>({
 function* finalizerCauses(object: ReceivedObject<NamespaceObject>, hasIndex: boolean): Causes {
   yield* eachItem(object.spec?.finalizers ?? [], (name, index) => {
     const field = hasIndex ? `spec.finalizers[${index}]` : "spec.finalizers";
-    const faults = qualifiedNameFaults(name);
-    if (faults.length > 0) return faults.map((fault) => invalidCause(field, name, fault));
-    if (name.includes("/") || ["foregroundDeletion", namespaceFinalizer, "orphan"].includes(name)) return [];
-    return [invalidCause(field, name, "name is neither a standard finalizer name nor is it fully qualified")];
+    const faults = [...qualifiedNameFaults(name)];
+    if (!name.includes("/") && !["foregroundDeletion", namespaceFinalizer, "orphan"].includes(name)) {
+      faults.push("name is neither a standard finalizer name nor is it fully qualified");
+    }
+    return faults.map((fault) => invalidCause(field, name, fault));
   });
 }
 

@@ -80,9 +80,9 @@ function* resourceNameCauses(limit: unknown, type: string, at: string): Causes {
     Object.keys(mapAt(limit, field)).flatMap((name) => {
       const path = `${at}.${field}[${name}]`;
       const faults = [...qualifiedNameFaults(name)];
-      if (!name.includes("/") && !standardResource.test(name))
+      if (faults.length === 0 && !name.includes("/") && !standardResource.test(name))
         faults.push("must be a standard resource type or fully qualified");
-      if (type === "Container" && !name.includes("/") && !containerResource.test(name)) {
+      if ((type === "Pod" || type === "Container") && !name.includes("/") && !containerResource.test(name)) {
         faults.push("must be a standard resource for containers");
       }
       return faults.map((fault) => invalidCause(path, name, fault));

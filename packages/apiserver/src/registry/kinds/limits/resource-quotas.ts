@@ -24,6 +24,12 @@ const scopes = [
   "VolumeAttributesClass",
 ];
 
+/** Scopes that a Pod has or not, without a value. */
+const existingScopes = ["BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"];
+const existsRule =
+  "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, " +
+  "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+
 /** Resources without a domain that a quota with this scope may limit. */
 function scopedResource(scope: string): RegExp {
   switch (scope) {
@@ -44,6 +50,8 @@ function* selectorCauses(object: Read): Causes {
     const operator = textAt(expression, "operator");
     const values = listAt(expression, "values");
     const causes = scopes.includes(scope) ? [] : [invalidCause(`${path}.scopeName`, scope, "unsupported scope")];
+    if (existingScopes.includes(scope) && operator !== "Exists")
+      causes.push(invalidCause(`${path}.operator`, operator, existsRule));
     if (operator === "In" || operator === "NotIn") {
       const detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
       if (values.length === 0) causes.push(requiredCause(`${path}.values`, detail));
@@ -115,8 +123,10 @@ export const resourceQuotas = builtinResource({
       yield* eachItem(Object.entries(mapAt(object, "spec", "hard")), ([name, amount]) => {
         const field = `spec.hard[${name}]`;
         const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
-        if (causes.length === 0 && !name.includes("/") && !quotaResource.test(name)) {
-          causes.push(invalidCause(field, name, "must be a standard resource type or fully qualified"));
+        if (!name.includes("/") && !quotaResource.test(name)) {
+          if (causes.length === 0) {
+            causes.push(invalidCause(field, name, "must be a standard resource type or fully qualified"));
+          }
           causes.push(invalidCause(field, name, "must be a standard resource for quota"));
         }
         if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {

@@ -135,8 +135,11 @@ function addressCauses(field: string, address: string): StatusCause[] {
   if (!check.isIpAddress(address))
     return [invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")];
   // Unlike in Kubernetes, loopback addresses are allowed: Pods on one machine have no others.
-  return address === "0.0.0.0" || address === "::"
-    ? [invalidCause(field, address, "may not be unspecified (0.0.0.0 or ::)")]
+  if (address === "0.0.0.0" || address === "::") {
+    return [invalidCause(field, address, "may not be unspecified (0.0.0.0 or ::)")];
+  }
+  return /^(?:169\.254\.|fe[89ab][0-9a-f]:)/i.test(address)
+    ? [invalidCause(field, address, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")]
     : [];
 }
 

@@ -6,6 +6,7 @@ import { nodeLabelWarning } from "../node-labels.ts";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { resourceCauses } from "../pod/resource-validation.ts";
 import { tolerationCauses } from "../pod/spec-validation.ts";
 import { eachItem } from "../../causes.ts";
 
@@ -34,6 +35,7 @@ export function runtimeClassKinds(): readonly ServedResource[] {
           yield* eachItem(listAt(object, "scheduling", "tolerations"), (toleration, index) =>
             tolerationCauses(toleration, `scheduling.tolerations[${index}]`),
           );
+          yield* resourceCauses({ limits: mapAt(object, "overhead", "podFixed") }, "overhead");
         },
         validateUpdate: (object, old) =>
           object.handler === old.handler ? [] : [invalidCause("handler", object.handler, "field is immutable")],

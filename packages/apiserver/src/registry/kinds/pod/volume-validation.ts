@@ -12,7 +12,7 @@ import { claimSpecCauses } from "../storage/claim-validation.ts";
 import { chooseSource, shownSourceField, volumeSourceCauses } from "../storage/volume-source-validation.ts";
 import { localPathCauses } from "./local-path.ts";
 import { fieldReferenceCauses, resourceReferenceCauses } from "./environment-validation.ts";
-import { type Causes, eachItem } from "../../causes.ts";
+import { type Causes, countCauses, eachItem } from "../../causes.ts";
 
 /** Validates the volumes of a PodSpec. */
 export function* volumeCauses(spec: unknown, path: string): Causes {
@@ -21,14 +21,18 @@ export function* volumeCauses(spec: unknown, path: string): Causes {
     yield;
     const at = `${path}.volumes[${index}]`;
     const name = textAt(volume, "name");
-    yield* check.dnsLabel(`${at}.name`, valueAt(volume, "name"));
-    if (name !== "" && names.has(name)) yield duplicateCause(`${at}.name`, name);
-    names.add(name);
     const types = Object.keys(volume as object).filter((key) => key !== "name");
     const { source, surplus } = chooseSource(types, at, "Pod");
-    if (source === undefined) yield requiredCause(at, "must specify a volume type");
-    else yield* sourceCauses(source, valueAt(volume, source), `${at}.${shownSourceField(source)}`);
-    yield* surplus;
+    const sourceFaults =
+      source === undefined
+        ? [requiredCause(at, "must specify a volume type")]
+        : sourceCauses(source, valueAt(volume, source), `${at}.${shownSourceField(source)}`);
+    const faults = (yield* countCauses(sourceFaults)) + (yield* countCauses(surplus));
+    const nameFaults = check.dnsLabel(`${at}.name`, valueAt(volume, "name"));
+    yield* nameFaults;
+    // A volume with faults does not take its name.
+    if (names.has(name)) yield duplicateCause(`${at}.name`, name);
+    else if (faults === 0 && nameFaults.length === 0) names.add(name);
   }
 }
 

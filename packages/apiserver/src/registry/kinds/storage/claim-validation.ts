@@ -2,6 +2,7 @@ import type { PersistentVolumeClaimSpec } from "@keelson/api-machinery/kinds";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
+import { valueAt } from "../../object-fields.ts";
 import type { Received } from "../../received.ts";
 import type { Causes } from "../../causes.ts";
 
@@ -12,6 +13,7 @@ export const accessModes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "R
 export function* claimSpecCauses(spec: Received<PersistentVolumeClaimSpec> | undefined, path: string): Causes {
   const modes = spec?.accessModes ?? [];
   yield* modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
+  yield* check.labelSelector(`${path}.selector`, spec?.selector);
   for (const mode of modes) {
     yield;
     yield* check.oneOf(`${path}.accessModes`, mode, accessModes);
@@ -21,13 +23,13 @@ export function* claimSpecCauses(spec: Received<PersistentVolumeClaimSpec> | und
   else if (compareQuantities(size, 0) <= 0) {
     yield invalidCause(`${path}.resources[storage]`, size, "must be greater than zero");
   }
-  yield* check.labelSelector(`${path}.selector`, spec?.selector);
   yield* check.dnsSubdomain(`${path}.storageClassName`, spec?.storageClassName);
   yield* check.oneOf(`${path}.volumeMode`, spec?.volumeMode, ["Block", "Filesystem"]);
   for (const field of ["dataSource", "dataSourceRef"] as const) {
     const source = spec?.[field];
     if (source !== undefined) yield* sourceCauses(source, `${path}.${field}`);
   }
+  yield* check.dnsSubdomain(`${path}.volumeAttributesClassName`, valueAt(spec, "volumeAttributesClassName"));
 }
 
 /** Validates the reference to the object that a volume is filled from. */

@@ -8,6 +8,7 @@ import { setField, valueAt } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import { cronScheduleFault } from "./cron-schedule.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
+import { defaultFailurePolicy } from "./jobs.ts";
 import { jobSpecCauses } from "./job-spec-validation.ts";
 import { selectorColumn, templateColumns } from "./workload.ts";
 import type { Causes } from "../../causes.ts";
@@ -62,7 +63,8 @@ function defaultCronJob(object: DraftObject<CronJobObject>): void {
   spec.suspend ??= false;
   spec.successfulJobsHistoryLimit ??= 3;
   spec.failedJobsHistoryLimit ??= 1;
-  // Only the Pod defaults: the Job's own are set when it is created.
+  // Only the defaults of parts: the Job's own are set when it is created.
+  defaultFailurePolicy(spec.jobTemplate?.spec);
   defaultPodTemplate(spec.jobTemplate?.spec?.template);
 }
 

@@ -60,6 +60,13 @@ export const jobs = builtinResource<JobObject>({
 const nameLabels = ["batch.kubernetes.io/job-name", "job-name"];
 const uidLabels = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 
+/** Sets the default of the status of Pod conditions in a failure policy, also in the template of a CronJob. */
+export function defaultFailurePolicy(spec: Draft<JobObject["spec"]> | undefined): void {
+  for (const rule of spec?.podFailurePolicy?.rules ?? []) {
+    for (const pattern of rule.onPodConditions ?? []) pattern.status ||= "True";
+  }
+}
+
 function defaultJob(job: DraftObject<JobObject>): void {
   const spec = job.spec;
   if (spec === undefined) return;
@@ -71,9 +78,7 @@ function defaultJob(job: DraftObject<JobObject>): void {
   spec.suspend ??= false;
   spec.manualSelector ??= false;
   spec.podReplacementPolicy ??= spec.podFailurePolicy === undefined ? "TerminatingOrFailed" : "Failed";
-  for (const rule of spec.podFailurePolicy?.rules ?? []) {
-    for (const pattern of rule.onPodConditions ?? []) pattern.status ||= "True";
-  }
+  defaultFailurePolicy(spec);
   defaultPodTemplate(spec.template);
   const labels = spec.template?.metadata?.labels;
   if (isJsonObject(labels) && Object.keys(job.metadata.labels ?? {}).length === 0) {
