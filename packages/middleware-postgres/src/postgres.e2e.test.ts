@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { Secret } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
 import type { Login } from "./server/peer-connection.ts";
@@ -136,4 +137,35 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
           .toEqual([last]);
     },
   );
+
+  it("replaces a killed primary by a majority while the controller is away, and loses no acknowledged row", async () => {
+    const { cluster } = app();
+    await app().provision({ synchronous_standby_names: "ANY 1 (*)" }, 3);
+    await app().succeeded(await cluster.changeApp(app().nodes(3, { quorum: true })));
+    await cluster.untilGroup(({ status }) => status?.members?.pods.length === 3 && status.message === undefined);
+    const old = await cluster.primary();
+    const others = (await app().hosts()).filter((host) => host !== old);
+    const [writer, server] = [await app().startWriter(), await app().serverPid()];
+    const stat = await readFile(`/proc/${server}/stat`, "utf8");
+    const agent = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+    await cluster.stopOperator();
+    for (const pid of [agent, server]) process.kill(pid, "SIGKILL");
+
+    const isPrimary = (host: string) =>
+      app()
+        .query(host, "SELECT pg_is_in_recovery()::text AS standby")
+        .then(([row]) => row?.["standby"] === "false")
+        .catch(() => false);
+    await expect
+      .poll(async () => (await Promise.all(others.map(isPrimary))).filter(Boolean).length, { timeout: 90_000 })
+      .toBe(1);
+    const before = writer.count;
+    await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(before + 20);
+    await cluster.startOperator();
+    await cluster.untilGroup(({ status }) => {
+      const primary = status?.pods?.find((pod) => pod.name === status.primary?.pod);
+      return primary?.ip !== old && status?.readyReplicas === 3 && status.message === undefined;
+    });
+    expect((await app().lostRows(writer)).lost).toEqual([]);
+  });
 });

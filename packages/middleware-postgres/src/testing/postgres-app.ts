@@ -66,8 +66,18 @@ export class PostgresApp implements AsyncDisposable {
   }
 
   /** The part of the App's spec with its servers. */
-  nodes(replicas: number): { readonly components: { name: string; groups: { name: string }[] }[] } {
-    const group = { name: "nodes", replicas, storage: { size: "256Mi" }, values: { program: this.#program } };
+  nodes(
+    replicas: number,
+    highAvailability?: { readonly quorum: boolean },
+  ): { readonly components: { name: string; groups: { name: string }[] }[] } {
+    const values = { program: this.#program };
+    const group = {
+      name: "nodes",
+      replicas,
+      storage: { size: "256Mi" },
+      values,
+      ...(highAvailability && { highAvailability }),
+    };
     return { components: [{ name: "postgres", groups: [group] }] };
   }
 
