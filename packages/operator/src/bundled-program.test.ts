@@ -1,4 +1,14 @@
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -79,6 +89,17 @@ test("writes code only if some was missing, and adds it to the rest", async () =
   await load().keepCompiledCode();
   expect(found).toEqual(["compiled", "stored", "stored", "stored"]);
   expect(readFileSync(codeFile())).toEqual(written);
+});
+
+test("writes a file that no other user can change, whatever the umask", async () => {
+  const { load, codeFile } = bundled();
+  const umask = process.umask(0);
+  try {
+    await load().keepCompiledCode();
+  } finally {
+    process.umask(umask);
+  }
+  expect(statSync(codeFile()).mode & 0o777).toBe(0o644);
 });
 
 test("compiles again what is damaged, and repairs it", async () => {

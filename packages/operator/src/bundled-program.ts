@@ -167,7 +167,8 @@ function writeCode(path: string, code: ReadonlyMap<string, Buffer>): void {
   size.writeUInt32LE(index.length);
   const draft = `${path}.${process.pid}.tmp`;
   try {
-    writeFileSync(draft, Buffer.concat([size, index, ...code.values()]), { flag: "wx", flush: true });
+    // Later processes run it, so only its owner may write it, whatever the umask.
+    writeFileSync(draft, Buffer.concat([size, index, ...code.values()]), { flag: "wx", flush: true, mode: 0o644 });
     renameSync(draft, path);
   } catch {
     rmSync(draft, { force: true });
