@@ -60,11 +60,20 @@ type DeviceSettings = Pick<RobotPolicy, "devices" | "locationFile"> & {
 function readDisk(folder: string): NonNullable<DeviceInfo["disks"]> {
   try {
     const { bsize, blocks, bfree, bavail } = statfsSync(folder);
-    const [total, free] = [blocks * bsize, bavail * bsize];
+    const [total, free] = [steadySize(blocks * bsize), bavail * bsize];
     return [{ mountPoint: mountPointOf(folder), total, free, used: (blocks - bfree) * bsize }];
   } catch {
     return [];
   }
+}
+
+/**
+ * A size rounded down to about 3 percent. The size of a file system that shares its space with others, such as one of ZFS, changes with theirs, and a
+ * robot whose disks change is recorded immediately.
+ */
+export function steadySize(bytes: number): number {
+  const step = 2 ** Math.max(Math.floor(Math.log2(Math.max(bytes, 1))) - 5, 0);
+  return bytes - (bytes % step);
 }
 
 function mountPointOf(folder: string): string {

@@ -11,7 +11,14 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { certificateLifeMs } from "../../identity/certificate-life.ts";
 import { createOneTimeToken, formatOneTimeToken, publicKeyText } from "../../identity/one-time-token.ts";
 import { ensureRobotAuthority } from "../../identity/authority/authority-store.ts";
-import { certifyRobot, type RobotAuthority } from "../../identity/authority/robot-authority.ts";
+import {
+  type AuthorityState,
+  dropAuthority,
+  promoteAuthority,
+  retireAuthority,
+  stageAuthority,
+} from "../../identity/authority/authority-state.ts";
+import { certifyRobot, RobotAuthority } from "../../identity/authority/robot-authority.ts";
 import { AgentIdentity } from "./agent-identity.ts";
 import { AgentMembership } from "./agent-membership.ts";
 
@@ -74,6 +81,27 @@ it("rejects a controller that its join token does not name", async () => {
     /not genuine: its certificate authority is not one that/,
   );
   expect(identity.joined).toBeUndefined();
+});
+
+it("trusts another authority only if one that it trusts has signed for it, and none that was retired", async () => {
+  const identity = await joinedRobot("follows", t0);
+  const staged = await stageAuthority(newer.state, t0);
+  const promoted = promoteAuthority(staged);
+  const dropped = dropAuthority(await retireAuthority(promoted, t0));
+  const trust = (state: AuthorityState) => identity.trust(new RobotAuthority(state).trust);
+  // An authority that signs only for itself.
+  const foreign = new RobotAuthority({ ...dropped, version: 99 }).trust;
+  expect(await identity.trust(foreign)).toBe(false);
+  expect(await trust(staged)).toBe(true);
+  expect(identity.pins).toEqual([newer.pin, new RobotAuthority(promoted).pin]);
+  expect(await trust(promoted)).toBe(true);
+  expect(await trust(staged)).toBe(false);
+  expect(await trust(dropped)).toBe(true);
+  expect(identity.pins).toEqual([new RobotAuthority(dropped).pin]);
+  // The key of the retired authority was stolen.
+  expect(await identity.trust(new RobotAuthority({ ...newer.state, version: 99 }).trust)).toBe(false);
+  const reopened = await AgentIdentity.open(join(dir, "follows", "identity.json"), "follows");
+  expect(reopened.pins).toEqual(identity.pins);
 });
 
 it("joins with a new token after a renewal that is under way", async () => {
