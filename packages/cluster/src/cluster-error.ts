@@ -5,6 +5,7 @@
  * - `CommandFailed`: a program of the machine failed; the message has its error output.
  * - `Discovery`: the API server rejected a discovery request.
  * - `InvalidResponse`: the API server's response lacks a required field.
+ * - `NotEmpty`: objects of a namespace remain.
  * - `OutsideDirectory`: a path is outside the directory that the component owns.
  * - `Timeout`: a peer did not answer in time.
  */
@@ -13,6 +14,7 @@ export type ClusterErrorCode =
   | "CommandFailed"
   | "Discovery"
   | "InvalidResponse"
+  | "NotEmpty"
   | "OutsideDirectory"
   | "Timeout";
 

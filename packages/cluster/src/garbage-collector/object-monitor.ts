@@ -52,7 +52,14 @@ const maxDeleted = 10_000;
 /** How long to wait for a kind that cannot be listed, as in kube-controller-manager. */
 const maxListMs = 30_000;
 
-/** Watches every object of every deletable kind and keeps only what an {@link ObjectGraph} needs. */
+/** Events own nothing and expire by themselves, but there can be far more of them than of all other objects. */
+const isIgnored = ({ group, plural }: ResourceType): boolean =>
+  plural === "events" && (group === "" || group === "events.k8s.io");
+
+/**
+ * Watches every object of every deletable kind but Events, as kube-controller-manager does, and keeps only what an {@link ObjectGraph}
+ * needs.
+ */
 export class ObjectMonitor {
   readonly graph = new ObjectGraph();
   readonly #options: ObjectMonitorOptions;
@@ -71,7 +78,7 @@ export class ObjectMonitor {
   }
 
   /**
-   * Whether every served kind has been listed, except for those that could not be listed for 30 s, such as kinds of a broken extension API
+   * Whether every kind that is watched has been listed, except for those that could not be listed for 30 s, such as kinds of a broken extension API
    * server. Until then a missing node proves nothing.
    */
   get isSettled(): boolean {
@@ -110,7 +117,8 @@ export class ObjectMonitor {
   }
 
   #follow(): void {
-    const served = new Map(this.#options.kinds.list().map((type) => [`${type.group}/${type.version}/${type.plural}`, type]));
+    const kinds = this.#options.kinds.list().filter((type) => !isIgnored(type));
+    const served = new Map(kinds.map((type) => [`${type.group}/${type.version}/${type.plural}`, type]));
     for (const [id, kind] of this.#kinds) {
       if (served.has(id)) continue;
       this.#kinds.delete(id);

@@ -1,24 +1,29 @@
 import type { ResourceType } from "@keelson/api-machinery";
-import { ConfigMap, Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Event, Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient, type TypedWatch } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { expect, onTestFinished, test } from "vitest";
-import { startGarbageCollector } from "../garbage-collector/garbage-collector.ts";
-import type { KindSource } from "../garbage-collector/object-monitor.ts";
+import { type GarbageCollector, startGarbageCollector } from "../garbage-collector/garbage-collector.ts";
+import type { KindSource, ObjectMonitor } from "../garbage-collector/object-monitor.ts";
 import { storedKinds } from "../stored-kinds.ts";
 import { startNamespaceController } from "./namespace-controller.ts";
 
 /** Runs garbage collection and namespaces with the served kinds and `more`. */
-async function start(clock: Clock, more: (environment: TestEnvironment) => Partial<KindSource>): Promise<Client> {
+async function start(
+  clock: Clock,
+  more: (environment: TestEnvironment) => Partial<KindSource>,
+  onCollector: (collector: GarbageCollector) => void = () => {},
+): Promise<Client> {
   const environment = await startTestEnvironment({ clock });
   onTestFinished(() => environment.stop());
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const kinds = { ...storedKinds(environment.resources), ...more(environment) };
   const options = { client, kinds, clock, random: Math.random, log: silentLogger };
   const collector = startGarbageCollector(options);
+  onCollector(collector);
   const namespaces = startNamespaceController({ ...options, collector });
   onTestFinished(async () => {
     await namespaces.stop();
@@ -65,6 +70,28 @@ test("a namespace is not finalized while the kinds of a group version are unknow
   stale = [];
   for (const listener of listeners) listener();
   expect(await deleted).toBe("DELETED");
+});
+
+test("a namespace is finalized without its Events, which the graph does not contain", async () => {
+  let monitor: ObjectMonitor | undefined;
+  const client = await start(
+    systemClock,
+    () => ({}),
+    (collector) => void (monitor = collector.monitor),
+  );
+  await client.create(Namespace, { metadata: { name: "a" } });
+  const involvedObject = { apiVersion: "v1", kind: "Pod", namespace: "a", name: "gone", uid: "u" };
+  const ownerReferences = [{ apiVersion: "v1", kind: "Pod", name: "gone", uid: "u" }];
+  const event = { metadata: { namespace: "a", name: "e", ownerReferences }, involvedObject };
+  await client.create(Event, event);
+  await client.create(ConfigMap, { metadata: { namespace: "a", name: "settings" } });
+  await expect.poll(() => monitor?.graph.inNamespace("a").map(({ name }) => name)).toContain("settings");
+  expect(monitor?.graph.inNamespace("a").map(({ type }) => type.kind)).not.toContain("Event");
+  expect((await client.list(Event, { namespace: "a" })).items).toHaveLength(1);
+  const deleted = becomes(await watchNamespace(client), "DELETED");
+  await client.delete(Namespace, { name: "a" });
+  expect(await deleted).toBe("DELETED");
+  expect((await client.list(Event, { namespace: "a" })).items).toEqual([]);
 });
 
 /** Discovered, but its server answers 404. */

@@ -1,9 +1,10 @@
 import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
-import { Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
+import { Event, Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
 import { type Clock, formatTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
+import { ClusterError } from "../cluster-error.ts";
 import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-collector.ts";
 import { KeyedWorkers } from "../keyed-workers.ts";
 import { type ContentFailures, type RemainingObject, terminatingConditions } from "./namespace-conditions.ts";
@@ -94,10 +95,18 @@ class NamespaceController {
     } else if (action.kind === "wait") {
       await this.#report(namespace, action.remaining, failures, signal);
     } else if (action.kind === "finalize") {
+      await this.#deleteEvents(name, signal);
       this.#log.info({ namespace: name }, "namespace is empty; removing its finalizer");
       const empty = { ...namespace, spec: { ...namespace.spec, finalizers: action.finalizers } };
       await ignoreNotFound(this.#client.update(Namespace, empty, { subresource: "finalize", signal }));
     }
+  }
+
+  /** Deletes the Events, which the collector does not follow, last: the deletion of other objects causes Events. */
+  async #deleteEvents(namespace: string, signal: AbortSignal): Promise<void> {
+    await this.#client.deleteCollection(Event, { namespace }, { signal });
+    const { items } = await this.#client.list(Event, { namespace, limit: 1, signal });
+    if (items.length > 0) throw new ClusterError("NotEmpty", `namespace ${namespace} still has Events`);
   }
 
   async #report(

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Clock } from "@keelson/api-machinery/time";
 import { TokenBucket } from "../queue/token-bucket.ts";
 
@@ -32,7 +33,8 @@ interface Series<S> {
 }
 
 interface Group {
-  readonly notes: Set<string>;
+  /** Digests of the notes since `startedAt`. */
+  notes: readonly string[];
   startedAt: number;
 }
 
@@ -59,11 +61,11 @@ export class EventCorrelator<S> {
 
   correlate(event: ReportedEvent): Correlation<S> {
     const now = this.#clock.monotonic();
-    const bucket = touch(this.#buckets, event.about, () => new TokenBucket(this.#clock, spamPerSecond, spamBurst));
+    const bucket = touch(this.#buckets, digestOf(event.about), () => new TokenBucket(this.#clock, spamPerSecond, spamBurst));
     if (!bucket.tryTake()) return { kind: "drop" };
     const note = this.#isCombined(event, now) ? `(combined from similar events): ${event.note}` : event.note;
     const isCombined = note !== event.note;
-    const key = JSON.stringify([event.about, event.type, event.reason, event.action, isCombined ? null : note]);
+    const key = digestOf([event.about, event.type, event.reason, event.action, isCombined ? null : note]);
     const series = touch(this.#series, key, (): Series<S> => ({ stored: undefined, count: 0, lastAt: now }));
     if (now - series.lastAt > seriesEndMs) {
       series.stored = undefined;
@@ -78,18 +80,23 @@ export class EventCorrelator<S> {
   }
 
   #isCombined(event: ReportedEvent, now: number): boolean {
-    const key = JSON.stringify([event.about, event.type, event.reason, event.action]);
-    const group = touch(this.#groups, key, (): Group => ({ notes: new Set(), startedAt: now }));
+    const key = digestOf([event.about, event.type, event.reason, event.action]);
+    const group = touch(this.#groups, key, (): Group => ({ notes: [], startedAt: now }));
     if (now - group.startedAt > similarWindowMs) {
-      group.notes.clear();
+      group.notes = [];
       group.startedAt = now;
     }
-    if (group.notes.has(event.note)) return false;
-    if (group.notes.size >= similarLimit) return true;
-    group.notes.add(event.note);
+    const note = digestOf(event.note);
+    if (group.notes.includes(note)) return false;
+    if (group.notes.length >= similarLimit) return true;
+    group.notes = [...group.notes, note];
     return false;
   }
 }
+
+/** A short key, as thousands are kept: the fields of an event have up to some hundred bytes each. */
+const digestOf = (fields: unknown): string =>
+  createHash("sha256").update(JSON.stringify(fields)).digest("base64url").slice(0, 24);
 
 /** The value of `key`, created if missing, as the most recently used. Evicts the oldest beyond the capacity. */
 function touch<V>(map: Map<string, V>, key: string, create: () => V): V {
