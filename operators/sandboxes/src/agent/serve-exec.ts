@@ -25,10 +25,12 @@ export async function serveExec(socket: Duplex, head: Buffer, session: ExecSessi
 
 async function takeInput(socket: Duplex, head: Buffer, session: ExecSession): Promise<void> {
   const { stdin } = session;
+  // Ends a wait for a command that has exited. A reaction to each wait would be kept until then.
+  void session.exited().then(() => stdin.destroy());
   for await (const { channel, data } of readFrames(socket as AsyncIterable<Buffer>, head)) {
     if (channel === execChannels.stdin) {
       // A command that no longer reads its input keeps running.
-      if (stdin.writable && !stdin.write(data)) await Promise.race([whenWritable(stdin), session.exited()]);
+      if (stdin.writable && !stdin.write(data)) await whenWritable(stdin);
     } else if (channel === execChannels.closeStdin) stdin.end();
     else if (channel === execChannels.resize) {
       const size: unknown = JSON.parse(data.toString("utf8"));

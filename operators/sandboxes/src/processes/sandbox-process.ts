@@ -105,6 +105,8 @@ export class SandboxProcess {
       ...(stderr === undefined ? [] : [this.#pump(stderr, "stderr")]),
     ]);
     const { exitCode } = await this.#session.exited();
+    // Ends writes that wait for it to read.
+    this.#session.stdin.destroy();
     this.#timeout?.cancel();
     let linger: Timer | undefined;
     const wait = (): void => {
@@ -155,7 +157,7 @@ export class SandboxProcess {
       timer = this.#clock.setTimer(inputWaitMs, resolve, { background: true });
     });
     // Shared by all writes that wait, so that they add no listeners of their own.
-    this.#reader ??= Promise.race([whenWritable(stdin), this.#session.exited()]).then(() => void (this.#reader = undefined));
+    this.#reader ??= whenWritable(stdin).then(() => void (this.#reader = undefined));
     await Promise.race([this.#reader, waited]);
     timer?.cancel();
   }

@@ -15,6 +15,7 @@ export interface LogWaiter {
  */
 export class LogChanges {
   readonly #path: string;
+  readonly #forget: () => void;
   readonly #signal: AbortSignal | undefined;
   #notify: (() => void) | undefined;
   #isOver = false;
@@ -23,10 +24,10 @@ export class LogChanges {
     this.#notify?.();
   };
 
-  constructor(path: string, program: Pick<Program, "exited">, signal: AbortSignal | undefined) {
+  constructor(path: string, program: Pick<Program, "onExit">, signal: AbortSignal | undefined) {
     this.#path = path;
     this.#signal = signal;
-    program.exited().then(this.#end, this.#end);
+    this.#forget = program.onExit(this.#end);
     if (signal?.aborted === true) this.#end();
     signal?.addEventListener("abort", this.#end, { once: true });
   }
@@ -53,6 +54,7 @@ export class LogChanges {
   }
 
   [Symbol.dispose](): void {
+    this.#forget();
     this.#signal?.removeEventListener("abort", this.#end);
     this.#notify = undefined;
   }
