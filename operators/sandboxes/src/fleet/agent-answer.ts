@@ -4,6 +4,7 @@ import type { FolderReport } from "../files/folder-changes.ts";
 import { agentStatusInSteps, fileResultOf, folderLineOf } from "../protocol/agent-answers.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import type { AgentStatus } from "../protocol/protocol.ts";
+import { parseJsonInSteps } from "./json-in-steps.ts";
 import type { StatusOptions } from "./report-budget.ts";
 
 /** Maximum length of a line of a stream. */
@@ -46,7 +47,7 @@ export async function* readStatuses(
   signal: AbortSignal,
 ): AsyncGenerator<AgentStatus> {
   for await (const line of readLines(response, maxStatusBytes(capacity))) {
-    const status = await budget.read((pause) => agentStatusInSteps(parseJson(line), pause), signal);
+    const status = await budget.read(async (pause) => agentStatusInSteps(await parseJsonInSteps(line, pause), pause), signal);
     const from = clock.monotonic();
     yield status;
     // What the caller did with it counts as well.
