@@ -20,6 +20,7 @@ export { privateUserOf } from "./bubblewrap/private-user.ts";
 export type { BubblewrapDriverOptions } from "./bubblewrap/bubblewrap-driver.ts";
 export type { BindMount, Isolation } from "./isolation.ts";
 export { pathInRoot } from "./files/root-path.ts";
+export { findRunsc } from "./containerd/container-runtime.ts";
 export { createContainerdDriver } from "./containerd/containerd-driver.ts";
 export type { ContainerdDriverOptions, ContainerdOptions } from "./containerd/containerd-driver.ts";
 export { defaultContainerdSocket } from "./containerd/containerd-api.ts";

@@ -29,6 +29,11 @@ export interface Isolation {
    * root. Default: the kernel's.
    */
   readonly ipcParameters?: Readonly<Record<string, string>>;
+  /**
+   * `containerd`: what runs the program. `runsc` is gVisor, whose kernel serves the program's system calls: it sees no /proc of the machine,
+   * and its files are not accessible from outside. Default: `runc`.
+   */
+  readonly runtime?: "runc" | "runsc";
   /** Additional mounts. */
   readonly binds?: readonly BindMount[];
   /**
@@ -98,6 +103,8 @@ export function isolationProblem(value: unknown): string | undefined {
   if (isRootReadOnly !== undefined && typeof isRootReadOnly !== "boolean") {
     return "isolation.isRootReadOnly: must be true or false";
   }
+  if (value.runtime !== undefined && value.runtime !== "runc" && value.runtime !== "runsc")
+    return "isolation.runtime: must be runc or runsc";
   const { isRootWritable, ipcParameters } = value;
   if (ipcParameters !== undefined && !isParameters(ipcParameters)) {
     return "isolation.ipcParameters: must be lines of text by path below /proc/sys/kernel or /proc/sys/fs/mqueue";

@@ -22,7 +22,10 @@ describe("an agent's settings", () => {
     [{ AGENT_TOKEN: "t", AGENT_PORT: "70000" }, /^AGENT_PORT: "70000"/],
     [{ AGENT_TOKEN: "t", AGENT_CAPACITY: "0" }, /^AGENT_CAPACITY: "0"/],
     [{ AGENT_TOKEN: "t", AGENT_MAX_PROCESSES: "-1" }, /^AGENT_MAX_PROCESSES: "-1"/],
-    [{ AGENT_TOKEN: "t", AGENT_DRIVER: "gvisor" }, /^AGENT_DRIVER: "gvisor" must be bubblewrap or containerd or process/],
+    [
+      { AGENT_TOKEN: "t", AGENT_DRIVER: "docker" },
+      /^AGENT_DRIVER: "docker" must be bubblewrap or containerd or gvisor or process/,
+    ],
     [{ AGENT_TOKEN: "t", AGENT_SANDBOX_CPU: "0" }, /^AGENT_SANDBOX_CPU: "0"/],
     [{ AGENT_TOKEN: "t", AGENT_SANDBOX_MEMORY: "much" }, /^AGENT_SANDBOX_MEMORY: "much"/],
     [{ AGENT_TOKEN: "t", CONTAINERD_SOCKET: "here.sock" }, /^CONTAINERD_SOCKET: "here.sock"/],

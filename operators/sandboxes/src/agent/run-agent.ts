@@ -8,6 +8,8 @@ import {
   createContainerdDriver,
   createProcessDriver,
   type Driver,
+  ExecutionError,
+  findRunsc,
   openUnpackedImages,
 } from "@keelson/execution";
 import { writeFileAtomic } from "@keelson/execution/files";
@@ -118,6 +120,8 @@ function openDriver(
   const options = { dir: programsOf(agentDir), clock, random: Math.random };
   if (driver === "bubblewrap") return createBubblewrapDriver({ ...options, cgroupParent });
   if (driver === "process") return createProcessDriver({ ...options, cgroupParent });
+  if (driver === "gvisor" && findRunsc() === undefined)
+    return Promise.reject(new ExecutionError("Unsupported", "driver gvisor: runsc not found; install gVisor"));
   return createContainerdDriver({
     ...options,
     ...(containerdSocket !== undefined && { socket: containerdSocket }),
@@ -152,7 +156,7 @@ export async function openAgent(options: Omit<AgentOptions, "token" | "port" | "
     const alive = driver.list().filter(isAlive);
     await networks.adopt(new Set(alive.map(({ id }) => id)));
     volumes = await AgentVolumes.open(
-      { dir: options.volumeDir ?? join(dir, "volume-images"), agentDir: dir, driver: name, log },
+      { dir: options.volumeDir ?? join(dir, "volume-images"), agentDir: dir, driver: driver.name, log },
       new Map(alive.map((program) => [program.id, volumesOf(program)])),
     );
     const imageDir = options.imageDir ?? join(dir, "images");
@@ -161,6 +165,7 @@ export async function openAgent(options: Omit<AgentOptions, "token" | "port" | "
       nodeName: options.node,
       capacity: options.capacity,
       ...{ driver, networks, volumes, clock, log },
+      ...(name === "gvisor" && { runtime: "runsc" }),
       images: localImages(await openUnpackedImages(imageDir)),
       ...(options.warm !== undefined && { warm: { ...options.warm, imageDir } }),
       address: options.bindAddress,

@@ -52,9 +52,13 @@ const spec = Type.Object(
     ),
     resources: resourceLimits("Default resources of sandboxes. Applies to agents created after a change."),
     runtimeType: Type.Optional(
-      choice(["container", "gvisor"], "What isolates sandboxes. Here: bubblewrap for container; gvisor is refused by agents.", {
-        default: "container",
-      }),
+      choice(
+        ["container", "gvisor"],
+        "What isolates sandboxes: the driver that the operator was started with, or gVisor through containerd, which requires runsc on the machines of the agents. Applies to agents created after a change.",
+        {
+          default: "container",
+        },
+      ),
     ),
     agentTemplate: Type.Optional(
       anyObject<PodTemplate>("Template of the agents' Pods; the container `agent`, or else the first one, runs the agent."),

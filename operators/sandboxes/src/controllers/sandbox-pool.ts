@@ -20,7 +20,15 @@ import {
   watchOf,
 } from "@keelson/controller";
 import type { OperatorServices } from "@keelson/operator";
-import { type AgentPlacement, type AgentPod, agentPod, agentSecret, agentSecretName, listAgents } from "../fleet/agent-pod.ts";
+import {
+  type AgentPlacement,
+  type AgentPod,
+  agentPod,
+  agentSecret,
+  agentSecretName,
+  listAgents,
+  runtimeProblem,
+} from "../fleet/agent-pod.ts";
 import { agentLabels, cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
@@ -72,10 +80,7 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     agents.map(({ name: agent, isEnding, isDead }) => ({ name: agent, busy: busyOf(agent), isEnding, isDead })),
     volumesOf(cache.list(SandboxVolume, { namespace, index: ["pool", name] })),
   );
-  let problem =
-    pool.spec.runtimeType === "gvisor"
-      ? "runtimeType: gvisor requires runsc, which is not supported on this machine; use container"
-      : "";
+  let problem = runtimeProblem(pool, placement) ?? "";
   if (problem === "" && decision.create.length > 0) {
     try {
       // Names are numbered, so that creating the same agent again conflicts instead of adding another one.

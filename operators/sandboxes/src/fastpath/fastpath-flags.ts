@@ -92,7 +92,7 @@ export const fastPathFlags = {
   driver: choiceFlag({
     name: "sandbox-driver",
     value: "NAME",
-    description: "isolation of sandboxes: bubblewrap, containerd, or process (none)",
+    description: "isolation of sandboxes: bubblewrap, containerd, gvisor (containerd with runsc), or process (none)",
     choices: agentDrivers,
     default: "bubblewrap",
   }),
@@ -178,8 +178,8 @@ export function readIsolation(flags: FlagValues): AgentIsolation {
   const driver = fastPathFlags.driver.read(flags);
   const containerdSocket = fastPathFlags.containerdSocket.read(flags);
   if (containerdSocket === undefined) return { driver };
-  if (driver !== "containerd") {
-    throw invalidFlag(fastPathFlags.containerdSocket, containerdSocket, "requires --sandbox-driver containerd");
+  if (driver !== "containerd" && driver !== "gvisor") {
+    throw invalidFlag(fastPathFlags.containerdSocket, containerdSocket, "requires --sandbox-driver containerd or gvisor");
   }
   if (!containerdSocket.startsWith("/")) {
     throw invalidFlag(fastPathFlags.containerdSocket, containerdSocket, "must be an absolute path");

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
-import { parseAgentPod, agentPod, type AgentPlacement, agentSecret, readToken } from "./agent-pod.ts";
+import { parseAgentPod, agentPod, type AgentPlacement, agentSecret, readToken, runtimeProblem } from "./agent-pod.ts";
 
 const pool = (spec: Partial<SandboxPool["spec"]> = {}): SandboxPool =>
   ({
@@ -62,6 +62,17 @@ describe("an agent's Pod", () => {
       AGENT_VOLUME_DIR: "/data/volumes",
     });
     expect(variables(pod).AGENT_TOKEN).toEqual({ secretKeyRef: { name: "secret-1", key: "token" } });
+  });
+
+  it("uses gVisor if its pool does, which is rejected on a machine without runsc", () => {
+    const gvisor = pool({ runtimeType: "gvisor" });
+    expect(variables(agentPod(gvisor, "pool-agent-0", "secret-1", local)).AGENT_DRIVER).toBe("gvisor");
+    expect(variables(agentPod(pool({ runtimeType: "container" }), "p", "s", local)).AGENT_DRIVER).toBe("bubblewrap");
+    const missing = (): undefined => undefined;
+    expect(runtimeProblem(gvisor, local, missing)).toMatch(/^runtimeType: gvisor requires runsc, which is not installed/);
+    expect(runtimeProblem(gvisor, local, () => "/usr/bin/runsc")).toBeUndefined();
+    expect(runtimeProblem(gvisor, image, missing)).toBeUndefined();
+    expect(runtimeProblem(pool(), local, missing)).toBeUndefined();
   });
 
   it("in a cluster keeps the template's containers, image and init containers", () => {

@@ -1,5 +1,6 @@
 import { controllerReference, type DeepReadonly, getController } from "@keelson/api-machinery";
 import type { Container, EnvVar, PodObject, PodSpec, SecretObject } from "@keelson/api-machinery/kinds";
+import { findRunsc } from "@keelson/execution";
 import { AgentError } from "../protocol/agent-error.ts";
 import { agentApp, agentLabels, agentPort, defaultSandboxesPerAgent, group } from "../api/names.ts";
 import type { SandboxPool } from "../api/sandbox-pool.ts";
@@ -53,6 +54,19 @@ export function readToken(secret: DeepReadonly<SecretObject>): string {
     .trim();
   if (token === "") throw new AgentError("Unreachable", `Secret ${secret.metadata.name ?? ""} has no ${tokenKey}`);
   return token;
+}
+
+/**
+ * Why agents of a pool cannot run; undefined if they can, or if only their own machines know. `findProgram` returns the path of runsc on this
+ * machine.
+ */
+export function runtimeProblem(
+  { spec }: DeepReadonly<SandboxPool>,
+  { tools }: Pick<AgentPlacement, "tools">,
+  findProgram: () => string | undefined = findRunsc,
+): string | undefined {
+  if (spec.runtimeType !== "gvisor" || tools.kind === "image" || findProgram() !== undefined) return undefined;
+  return "runtimeType: gvisor requires runsc, which is not installed on this machine; install gVisor, or use container";
 }
 
 /** The Pod of an agent: the pool's template, whose container `agent` (or else the first one) runs the agent. */
@@ -117,7 +131,7 @@ function agentContainer(
     field("NODE_NAME", "spec.nodeName"),
     { name: "AGENT_PORT", value: String(agentPort) },
     { name: "AGENT_CAPACITY", value: String(pool.spec.maxSandboxesPerPod ?? defaultSandboxesPerAgent) },
-    { name: "AGENT_DRIVER", value: driver },
+    { name: "AGENT_DRIVER", value: pool.spec.runtimeType === "gvisor" ? "gvisor" : driver },
     ...(containerdSocket === undefined ? [] : [{ name: "CONTAINERD_SOCKET", value: containerdSocket }]),
     { name: "AGENT_DIR", value: isLocal ? `${tools.dir}/$(POD_UID)` : defaultAgentDir },
     ...Object.entries({

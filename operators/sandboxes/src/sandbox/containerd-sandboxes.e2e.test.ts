@@ -1,11 +1,14 @@
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { Code } from "@connectrpc/connect";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
-import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
+import { findRunsc } from "@keelson/execution";
+import { type LocalContainerd, createBusyboxImage, freePort, startLocalContainerd } from "@keelson/execution/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { FailurePolicy } from "@keelson/sandbox/protocol";
 import { Sandbox } from "../api/sandbox.ts";
@@ -44,11 +47,15 @@ const containers = (): readonly string[] =>
     .filter((line) => line !== "");
 
 /** What a command in a sandbox wrote, and its exit code. */
-async function exec(sandboxName: string, command: string[]): Promise<{ stdout: string; exitCode: number | undefined }> {
+async function exec(
+  sandboxName: string,
+  command: string[],
+  user = "",
+): Promise<{ stdout: string; exitCode: number | undefined }> {
   let stdout = "";
   let exitCode: number | undefined;
   async function* requests() {
-    yield { request: { case: "start" as const, value: { sandboxName, command } } };
+    yield { request: { case: "start" as const, value: { sandboxName, command, user } } };
     yield { request: { case: "closeStdin" as const, value: true } };
   }
   for await (const { response } of local.streams.exec(requests())) {
@@ -56,6 +63,11 @@ async function exec(sandboxName: string, command: string[]): Promise<{ stdout: s
     else if (response.case === "exitCode") exitCode = response.value;
   }
   return { stdout, exitCode };
+}
+
+/** What a server sends. */
+function request(host: string, port: number): Promise<string> {
+  return text(connect(port, host)).catch(() => "");
 }
 
 async function logs(sandboxName: string): Promise<string> {
@@ -107,6 +119,34 @@ describe("agents with containerd", () => {
       expect((await exec(name, ["true"])).exitCode).toBe(0);
     }
     expect(containers()).toHaveLength(2);
+  });
+
+  it.runIf(findRunsc() !== undefined)("run sandboxes in gVisor, with commands, users, ports, limits and pause", async () => {
+    const containersOfAgent = [{ name: "agent", env: [{ name: "PATH", value: process.env.PATH ?? "" }] }];
+    const agentTemplate = { spec: { containers: containersOfAgent } };
+    const capacity = { poolMin: 1, poolMax: 1 };
+    const pool = { capacity, agentTemplate, runtimeType: "gvisor" } as const;
+    await local.client.create(SandboxPool, { metadata: { name: "gvisor", namespace }, spec: pool });
+    await watched(local.client, SandboxPool, "gvisor", (each) => each?.status?.readyPods === 1);
+    const port = await freePort();
+    const listen = `IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => ${port}, Listen => 5, ReuseAddr => 1) or die`;
+    const serve = `use IO::Socket; my $s = ${listen}; while (my $c = $s->accept) { print $c "served\\n"; close $c }`;
+    const spec = { image: "host", poolRef: "gvisor", exposedPorts: [port], command: ["perl", "-e", serve] };
+    await local.fastPath.createSandbox({ name: "one", ...spec });
+    await local.phase("one", "Running");
+    expect((await exec("one", ["uname", "-r"])).stdout).toMatch(/gvisor/);
+    expect((await exec("one", ["sh", "-c", "id -u; exit 7"], "1000")).stdout).toBe("1000\n");
+    const { status } = await local.client.get(Pod, { namespace, name: "gvisor-agent-0" });
+    await expect.poll(() => request(status?.podIP ?? "", port), { timeout: 60_000 }).toBe("served\n");
+    await expect(local.files.stat({ sandboxName: "one", path: "/work" })).rejects.toMatchObject({ code: Code.Unimplemented });
+    await local.lifecycle.pause({ sandboxName: "one" });
+    await local.phase("one", "Paused");
+    await local.lifecycle.resume({ sandboxName: "one" });
+    await local.phase("one", "Running");
+    expect((await exec("one", ["dd", "if=/dev/zero", "of=/work/big", "bs=1M", "count=600"])).exitCode).not.toBe(0);
+    await local.client.delete(Sandbox, { namespace, name: "one" });
+    await local.phase("one", undefined);
+    expect(containers()).toEqual([]);
   });
 
   it("stop their sandboxes when their Pod is deleted", async () => {

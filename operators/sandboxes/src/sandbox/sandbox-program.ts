@@ -10,6 +10,8 @@ import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../p
 /** Options that apply to every sandbox of an agent. */
 export interface SandboxProgramOptions {
   readonly driver: Driver;
+  /** What runs the containers of the driver `containerd`. Default: runc. */
+  readonly runtime?: "runsc";
   /** Address of the agent, on which sandboxes' ports are exposed. */
   readonly address: string;
   readonly clock: Clock;
@@ -86,6 +88,7 @@ export function toProgramSpec(
         }),
         ...(binds.length > 0 && { binds }),
         hasPrivateUser: true,
+        ...(options.runtime !== undefined && { runtime: options.runtime }),
         // The files of its volumes are given to this user before it starts.
         ...(volumes.length > 0 && { userScope: sandbox.sandboxId }),
         hostname: "sandbox",

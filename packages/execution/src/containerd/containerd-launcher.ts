@@ -24,6 +24,7 @@ import { hasPrivateUser } from "../program/program-user.ts";
 import { ContainerContext, messageOf, taskStates } from "./container-context.ts";
 import { processFile } from "./container-exec.ts";
 import { cgroupParent, type ImageRoot, type Mount, planContainer } from "./container-plan.ts";
+import { containerRuntime, enableLoopback } from "./container-runtime.ts";
 import { type ContainerdApi, ignoreNotFound } from "./containerd-api.ts";
 import { findContainerImage } from "./containerd-images.ts";
 import { freeRange, idRangeLabel, usedRanges } from "./id-range.ts";
@@ -48,7 +49,6 @@ export interface ContainerdLauncherOptions {
   readonly onCreated?: (id: string, pid: number) => Promise<void>;
 }
 
-const runtime = "io.containerd.runc.v2";
 const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 
 /** Labels of a container: its program id and its driver's folder. */
@@ -91,6 +91,8 @@ class ContainerdLauncher implements Launcher {
         identity: { ...task, bootId: this.#bootId },
         release: async () => {
           try {
+            const { runtime, network } = spec.isolation ?? {};
+            if (runtime === "runsc" && network === "none") await enableLoopback(task.pid);
             if (spec.terminal !== undefined) await this.#context.resize(folder, spec.terminal);
             await this.#onCreated?.(folder.id, task.pid).catch(async (error: unknown) => {
               await this.sweep(folder, request.deadlines);
@@ -171,7 +173,7 @@ class ContainerdLauncher implements Launcher {
           [folderLabel]: dirname(folder.path),
           ...(firstId !== undefined && { [idRangeLabel]: String(firstId) }),
         },
-        runtime: { name: runtime },
+        runtime: containerRuntime(request.spec.isolation, dirname(folder.path)),
         spec: { typeUrl: specType, value: Buffer.from(JSON.stringify(plan.spec)) },
         ...(imageRoot !== undefined && { image: imageRoot.image.name, snapshotter, snapshotKey: folder.tag }),
       },

@@ -72,6 +72,14 @@ export class LaunchedContainer implements LaunchedProgram {
   }
 
   async signal(signal: NodeJS.Signals): Promise<void> {
+    if (this.#request.spec.isolation?.runtime === "runsc") {
+      const { tasks } = this.#context.api;
+      // The processes of the machine are gVisor's.
+      await ignoreNotFound(tasks.kill({ containerId: this.#request.folder.tag, signal: constants.signals[signal] })).catch(
+        () => {},
+      );
+      return;
+    }
     // Right after the start the process is the runtime's init, which would swallow the signal.
     for (let pauseMs = 1; isRuntimeInit(this.pid) && isAlive(this.pid, this.#startTime); pauseMs *= 2) {
       await new Promise<void>((resolve) => void this.#request.deadlines.after(pauseMs, resolve));

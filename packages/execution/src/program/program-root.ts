@@ -31,6 +31,8 @@ export function openProgramRoot(program: Pick<Program, "id" | "spec" | "state" |
   if (spec.isolation?.hasPrivateUser !== true) {
     throw new ExecutionError("Unsupported", "files require a program with a user and a root of its own");
   }
+  if (spec.isolation.runtime === "runsc")
+    throw new ExecutionError("Unsupported", "files of a program in gVisor are not accessible; run a command in it instead");
   if (state.kind !== "running") return undefined;
   const child = bubblewrapChild(bubblewrapStatusFile(dirname(logs.stdout)), state.pid);
   const pid = child ?? state.pid;
