@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import type { EncodedObject } from "../endpoints/outcome.ts";
 import { configMaps } from "../testing/config-maps.ts";
 import { type EncodedBody, encodeList, encodeValue } from "./encode.ts";
+import { ProtobufEncoder } from "./protobuf/encode.ts";
 
 function objects(count: number): EncodedObject[] {
   return Array.from({ length: count }, (_, index) => {
@@ -51,6 +52,7 @@ it.each(["Table", "PartialObjectMetadataList"] as const)(
         }),
         includeObject: "None",
         now: 0,
+        protobuf: new ProtobufEncoder(),
       } as const;
       const outcome = { kind: "list", items, listMeta, resource: configMaps, itemSkip: 0 } as const;
       const body = await encodeList(outcome, { ...plain, as }, context);
@@ -75,7 +77,12 @@ it.each(["yaml", "json"] as const)("encodes a long list of objects in indented %
     if (!isDone) setImmediate(count);
   };
   const outcome = { kind: "list", items, listMeta, resource: configMaps, itemSkip: 0 } as const;
-  const context = { toTable: () => ({ columnDefinitions: [], rows: [] }), includeObject: "None", now: 0 } as const;
+  const context = {
+    toTable: () => ({ columnDefinitions: [], rows: [] }),
+    includeObject: "None",
+    now: 0,
+    protobuf: new ProtobufEncoder(),
+  } as const;
   const compact = (await bytesOf(await encodeList(outcome, { ...plain, as: undefined }, context))).toString();
   setImmediate(count);
   const body = await encodeList(outcome, { format, as: undefined, version: "v1", pretty: true }, context);

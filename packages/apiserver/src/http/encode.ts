@@ -1,4 +1,4 @@
-import { type DeepReadonly, isJsonObject, type KubernetesObject, type Status } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import type { ListMeta } from "@keelson/api-machinery/transport";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
@@ -7,6 +7,8 @@ import { scaleResource } from "../table/scale-table.ts";
 import { joinItems, streamItems } from "./list-body.ts";
 import { compactList, prettyList } from "./list-text.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
+import { hasMessage, type ProtobufEncoder } from "./protobuf/encode.ts";
+import { encodeProtobufList, protobufOf } from "./protobuf/body.ts";
 
 /** How much of each object a Table's rows carry (meta/v1 TableOptions). */
 export type IncludeObject = "None" | "Metadata" | "Object";
@@ -23,6 +25,7 @@ export interface EncodeContext {
   readonly toTable: ToTable;
   readonly includeObject: IncludeObject;
   readonly now: number;
+  readonly protobuf: ProtobufEncoder;
 }
 
 /**
@@ -41,14 +44,19 @@ export function chooseRepresentation(
   outcome: {
     readonly kind: "object" | "list" | "watch";
     readonly subresource?: string;
-    readonly resource: Pick<ServedResource, "verbs">;
+    readonly resource: Pick<ServedResource, "group" | "kind" | "origin" | "verbs" | "version">;
+    readonly object?: EncodedObject;
   },
 ): Representation {
   const { subresource = "", resource } = outcome;
   // Kinds that can only be created, such as reviews, have no columns.
   const isReview = resource.verbs.length === 1 && resource.verbs[0] === "create";
   const hasTable = (subresource === "" || subresource === "status" || subresource === "scale") && !isReview;
-  const chosen = accepted.find((representation) => representation.as !== "Table" || hasTable);
+  const chosen = accepted.find(
+    (representation) =>
+      (representation.as !== "Table" || hasTable) &&
+      (representation.format !== "protobuf" || hasProtobuf(representation, outcome)),
+  );
   if (chosen === undefined) throw notAcceptable();
   if (outcome.kind === "list" && chosen.as === "PartialObjectMetadata") {
     throw notAcceptable("you requested PartialObjectMetadata, but the requested object is a list");
@@ -56,8 +64,16 @@ export function chooseRepresentation(
   if (outcome.kind !== "list" && chosen.as === "PartialObjectMetadataList") {
     throw notAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list");
   }
-  if (outcome.kind === "watch" && chosen.format === "yaml") throw notAcceptable("a watch is sent as application/json only");
+  if (outcome.kind === "watch" && chosen.format === "yaml") throw notAcceptable("a watch is not sent as application/yaml");
   return chosen;
+}
+
+/** Whether an outcome can be sent as protobuf: all metadata, and objects of built-in kinds. */
+function hasProtobuf({ as }: Representation, { resource, object }: Parameters<typeof chooseRepresentation>[1]): boolean {
+  if (as !== undefined) return true;
+  return (
+    resource.origin === "builtin" && hasMessage(object?.object ?? { apiVersion: apiVersionOf(resource), kind: resource.kind })
+  );
 }
 
 /** The value of one object in a representation. */
@@ -93,7 +109,9 @@ export async function encodeObject(
     return bodyOf(outcome.object.bytes);
   }
   const shown = outcome.subresource === "scale" ? scaleResource(outcome.resource) : outcome.resource;
-  return encodeValue(objectValue(outcome.object, shown, representation, context), representation);
+  const value = objectValue(outcome.object, shown, representation, context);
+  if (representation.format === "protobuf") return bodyOf(protobufOf(value, context.protobuf));
+  return encodeValue(value, representation);
 }
 
 /** Encodes a response with a list. */
@@ -105,6 +123,15 @@ export async function encodeList(
   const { resource, listMeta } = outcome;
   if (outcome.remaining !== undefined && representation.as === undefined && isPlainJson(representation)) {
     return streamItems(JSON.stringify(listHead(outcome)), outcome, outcome.remaining);
+  }
+  if (representation.format === "protobuf") {
+    const isMetadata = representation.as !== undefined;
+    const type = isMetadata ? `meta.k8s.io/${representation.version}` : apiVersionOf(resource);
+    return encodeProtobufList(outcome, {
+      encoder: context.protobuf,
+      list: { apiVersion: type, kind: isMetadata ? "PartialObjectMetadataList" : resource.listKind },
+      item: { apiVersion: type, kind: isMetadata ? "PartialObjectMetadata" : resource.kind },
+    });
   }
   const items = await completeItems(outcome);
   if (representation.as === "Table") {
@@ -142,8 +169,11 @@ function isLongYaml({ format }: Pick<Representation, "format">, items: readonly 
 const isPlainJson = ({ format, pretty }: Pick<Representation, "format" | "pretty">): boolean => format === "json" && !pretty;
 
 function listHead({ resource, listMeta }: ListOutcome): object {
-  const apiVersion = resource.group === "" ? resource.version : `${resource.group}/${resource.version}`;
-  return { kind: resource.listKind, apiVersion, metadata: listMeta };
+  return { kind: resource.listKind, apiVersion: apiVersionOf(resource), metadata: listMeta };
+}
+
+function apiVersionOf({ group, version }: Pick<ServedResource, "group" | "version">): string {
+  return group === "" ? version : `${group}/${version}`;
 }
 
 async function completeItems({ items, remaining }: ListOutcome): Promise<readonly EncodedObject[]> {
@@ -189,11 +219,6 @@ export async function encodeValue(value: unknown, style: Pick<Representation, "f
     return bodyOf(Buffer.from(stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 })));
   }
   return bodyOf(Buffer.from(style.pretty ? `${JSON.stringify(value, undefined, 2)}\n` : JSON.stringify(value)));
-}
-
-/** Encodes a Status. */
-export function encodeStatus(status: Status, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
-  return encodeValue(status, style);
 }
 
 /** Wraps bytes as a body with one part. */

@@ -5,7 +5,7 @@ import type { RequestAudit } from "../audit/request-audit.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import type { BodyReader } from "./body/request-body.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
-import { acceptsDocument, notAcceptable, type Representation } from "./negotiation.ts";
+import { acceptsBuiltIn, notAcceptable, type Representation } from "./negotiation.ts";
 import { attributesOf } from "./request-accounting.ts";
 import { includeObject, isApiMethod, isResourcePath, plainHeaders, type Target } from "./request-target.ts";
 
@@ -62,7 +62,10 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     if (isTyped && request.method === "HEAD") throw methodNotAllowed();
     // A patch with an unknown media type fails before an unacceptable response type; other requests the other way round.
     const patch = method === "PATCH" ? await bodies.read(request, false) : undefined;
-    const isAcceptable = accepted.length > 0 && (!isTyped || acceptsDocument(request.headers.accept));
+    const isAcceptable = isTyped
+      ? accepted.length > 0 && acceptsBuiltIn(request.headers.accept)
+      : // Custom resources have no messages, except for their metadata.
+        accepted.some(({ format, as }) => format !== "protobuf" || as !== undefined);
     if (!isAcceptable && isResourcePath(target.path)) throw notAcceptable();
     includeObject(target.query);
     const body = patch ?? (method === "GET" ? undefined : await bodies.read(request, isTyped));

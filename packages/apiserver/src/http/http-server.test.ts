@@ -417,8 +417,8 @@ describe("a response", () => {
   test.each([
     ["application/json"],
     ["*/*"],
-    ["application/vnd.kubernetes.protobuf, application/json"],
-    ["application/vnd.kubernetes.protobuf;type=watch,application/json;q=0.8"],
+    ["application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io, application/json"],
+    ["application/vnd.kubernetes.protobuf;q=0.8,application/json"],
     ["text/html, application/json;q=0.9"],
     // kube-apiserver ranks media types by quality and excludes none.
     ["application/json;q=0"],
@@ -431,7 +431,7 @@ describe("a response", () => {
 
   test.each([
     ["text/plain"],
-    ["application/vnd.kubernetes.protobuf"],
+    ["application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"],
     ["application/json;as=Chart;v=v1;g=meta.k8s.io"],
     ["application/json;as=Table;v=v9;g=meta.k8s.io"],
     ["application/json;as=Table"],

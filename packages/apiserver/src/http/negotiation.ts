@@ -2,7 +2,7 @@ import { type StatusError, statusError } from "@keelson/api-machinery";
 
 /** The form of a response. */
 export interface Representation {
-  readonly format: "json" | "yaml";
+  readonly format: "json" | "yaml" | "protobuf";
   /** A kind of the group `meta.k8s.io` instead of the resource's own. */
   readonly as: "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList" | undefined;
   /** Version of that group: `v1` or `v1beta1`. */
@@ -14,29 +14,41 @@ export interface Representation {
 const plainJson: Representation = { format: "json", as: undefined, version: "v1", pretty: false };
 const justJson: readonly Representation[] = [plainJson];
 
-/**
- * The supported representations that an Accept header accepts, preferred first. Protobuf and unknown media types are skipped, so
- * `application/vnd.kubernetes.protobuf, application/json` results in JSON.
- */
+/** The media type of protobuf. */
+export const protobufType = "application/vnd.kubernetes.protobuf";
+
+/** The supported representations that an Accept header accepts, preferred first. Unknown media types are skipped. */
 export function acceptedRepresentations(accept: string | undefined): readonly Representation[] {
   if (accept === undefined || accept === "" || accept === "application/json" || accept === "*/*") return justJson;
   return parseAccept(accept);
 }
 
-/**
- * Whether an Accept header accepts JSON or YAML, the formats of built-in kinds, discovery and OpenAPI documents. As in kube-apiserver,
- * `application/*` counts for custom resources only.
- */
-export function acceptsDocument(accept: string | undefined): boolean {
-  return (
-    accept === undefined ||
-    accept === "" ||
-    accept.split(",").some((clause) => formatOf(clause.split(";", 1)[0]?.trim().toLowerCase() ?? ""))
-  );
+/** Whether an Accept header accepts a format of built-in kinds. As in kube-apiserver, `application/*` counts for custom resources only. */
+export function acceptsBuiltIn(accept: string | undefined): boolean {
+  return accept === undefined || accept === "" || formatsOf(accept).length > 0;
 }
 
-/** The format of a failure: JSON unless the client prefers YAML. Failures are never Tables and never 406. */
-export function failureFormat(accepted: readonly Representation[]): "json" | "yaml" {
+/**
+ * The format of a discovery or OpenAPI document: the first accepted one. JSON if only forms of its own are accepted, such as
+ * `application/json;as=APIGroupDiscoveryList`. Undefined if none is accepted; protobuf only counts with `hasMessage`.
+ */
+export function documentFormat(
+  accept: string | undefined,
+  accepted: readonly Representation[],
+  hasMessage: boolean,
+): Representation["format"] | undefined {
+  if (accept === undefined || accept === "") return "json";
+  const formats = formatsOf(accept).filter((format) => format !== "protobuf" || hasMessage);
+  if (formats.length === 0) return undefined;
+  return accepted.find(({ format }) => formats.includes(format))?.format ?? "json";
+}
+
+function formatsOf(accept: string): readonly Representation["format"][] {
+  return accept.split(",").flatMap((clause) => formatOf(clause.split(";", 1)[0]?.trim().toLowerCase() ?? "") ?? []);
+}
+
+/** The format of a failure: the one that the client prefers. Failures are never Tables and never 406. */
+export function failureFormat(accepted: readonly Representation[]): Representation["format"] {
   return accepted[0]?.format ?? "json";
 }
 
@@ -44,7 +56,7 @@ export function failureFormat(accepted: readonly Representation[]): "json" | "ya
 export function notAcceptable(message?: string): StatusError {
   return statusError(
     "NotAcceptable",
-    message ?? "only the following media types are accepted: application/json, application/yaml",
+    message ?? `only the following media types are accepted: application/json, application/yaml, ${protobufType}`,
   );
 }
 
@@ -71,18 +83,21 @@ function parseAccept(accept: string): Representation[] {
     .map(({ representation }) => representation);
 }
 
-function formatOf(range: string): "json" | "yaml" | undefined {
+function formatOf(range: string): Representation["format"] | undefined {
   if (range === "application/json" || range === "*/*") return "json";
+  if (range === protobufType) return "protobuf";
   return range === "application/yaml" ? "yaml" : undefined;
 }
 
-function withTransform(format: "json" | "yaml", values: ReadonlyMap<string, string>): Representation | undefined {
+function withTransform(format: Representation["format"], values: ReadonlyMap<string, string>): Representation | undefined {
   const pretty = values.get("pretty") === "1" || values.get("pretty") === "true";
   const as = values.get("as");
   if (as === undefined) return { ...plainJson, format, pretty };
   const version = values.get("v");
   if (values.get("g") !== "meta.k8s.io" || (version !== "v1" && version !== "v1beta1")) return undefined;
   if (as !== "Table" && as !== "PartialObjectMetadata" && as !== "PartialObjectMetadataList") return undefined;
+  // A Table has no message.
+  if (as === "Table" && format === "protobuf") return undefined;
   return { format, as, version, pretty };
 }
 

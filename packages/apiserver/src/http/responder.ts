@@ -9,14 +9,16 @@ import {
   type EncodedBody,
   encodeList,
   encodeObject,
-  encodeStatus,
   encodeValue,
   type ToTable,
 } from "./encode.ts";
-import { acceptsDocument, failureFormat, notAcceptable, type Representation } from "./negotiation.ts";
+import { documentFormat, failureFormat, notAcceptable, protobufType, type Representation } from "./negotiation.ts";
+import { isMessage, protobufOf } from "./protobuf/body.ts";
+import { ProtobufEncoder } from "./protobuf/encode.ts";
 import { includeObject, type Target, wantsPretty } from "./request-target.ts";
 import { type ResponseHeaders, sendBody, warningHeaders } from "./send.ts";
 import { FanOut } from "./fan-out.ts";
+import { jsonLines, protobufFrames } from "./watch-encoding.ts";
 import { ChunkCache, type WatchLimits, WatchStream } from "./watch-stream.ts";
 
 /** A request and the response to send. */
@@ -43,7 +45,8 @@ const maxFormattedBytes = 256 * 1024;
 export class Responder {
   readonly #options: ResponderOptions;
   readonly #watches = new Set<WatchStream>();
-  readonly #chunks = new ChunkCache();
+  readonly #protobuf = new ProtobufEncoder();
+  readonly #chunks = { json: new ChunkCache(jsonLines), protobuf: new ChunkCache(protobufFrames(this.#protobuf)) };
   readonly #fanOut: FanOut;
   /** Memoizes the JSON of documents that stay the same object: discovery and OpenAPI are large and requested often. */
   readonly #documents = new WeakMap<object, EncodedBody>();
@@ -79,8 +82,9 @@ export class Responder {
           : sendRaw(exchange, plainText(outcome, outcome.text));
       case "document": {
         const { request, accepted, query } = exchange;
-        if (!acceptsDocument(request.headers.accept)) throw notAcceptable();
-        const style = { format: failureFormat(accepted), pretty: wantsPretty(request, query) };
+        const format = documentFormat(request.headers.accept, accepted, isMessage(outcome.body));
+        if (format === undefined) throw notAcceptable();
+        const style = { format, pretty: wantsPretty(request, query) };
         return reply(exchange, outcome.status, style, await this.#encodeDocument(outcome.body, style), outcome.headers);
       }
       case "raw":
@@ -99,7 +103,7 @@ export class Responder {
     // The rest of an unread body is not worth reading, so the connection is closed.
     if (!request.complete) headers["connection"] = "close";
     if (retryAfter !== undefined) headers["retry-after"] = String(retryAfter);
-    await reply(exchange, code, style, await encodeStatus(status, style));
+    await reply(exchange, code, style, await this.#encode(status, style));
   }
 
   /** Ends all watches, including those opened later. */
@@ -114,9 +118,10 @@ export class Responder {
     const representation = this.#choose(exchange, outcome);
     if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch must use GET");
     setWarnings(headers, outcome.warnings);
-    response.writeHead(200, Object.assign(headers, contentType.json));
+    const chunks = this.#chunks[representation.format === "protobuf" ? "protobuf" : "json"];
+    response.writeHead(200, Object.assign(headers, { "content-type": chunks.encoding.contentType }));
     const context = (): EncodeContext => this.#context(exchange);
-    const shared = { clock, limits, chunks: this.#chunks, fanOut: this.#fanOut };
+    const shared = { clock, limits, chunks, fanOut: this.#fanOut };
     const watch = new WatchStream({ response, outcome, representation, context, ...shared });
     watch.start();
     if (response.destroyed) return;
@@ -132,12 +137,16 @@ export class Responder {
 
   #context({ query }: Exchange): EncodeContext {
     const { toTable, clock } = this.#options;
-    return { toTable, includeObject: includeObject(query), now: clock.now() };
+    return { toTable, includeObject: includeObject(query), now: clock.now(), protobuf: this.#protobuf };
+  }
+
+  async #encode(value: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
+    return style.format === "protobuf" ? bodyOf(protobufOf(value, this.#protobuf)) : encodeValue(value, style);
   }
 
   async #encodeDocument(body: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
     if (body === undefined || body === null) return bodyOf(new Uint8Array());
-    if (typeof body !== "object") return encodeValue(body, style);
+    if (typeof body !== "object" || style.format === "protobuf") return this.#encode(body, style);
     const compact = this.#documents.get(body) ?? (await encodeValue(body, { format: "json", pretty: false }));
     this.#documents.set(body, compact);
     const isPlain = style.format === "json" && !style.pretty;
@@ -208,4 +217,5 @@ function setWarnings(headers: ResponseHeaders, warnings: readonly string[] | und
 const contentType = {
   json: { "content-type": "application/json" },
   yaml: { "content-type": "application/yaml" },
+  protobuf: { "content-type": protobufType },
 };

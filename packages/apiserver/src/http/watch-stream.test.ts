@@ -5,11 +5,12 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, test, vi } from "vitest";
 import type { EncodedObject, WatchSink } from "../endpoints/outcome.ts";
 import { configMaps } from "../testing/config-maps.ts";
+import { jsonLines } from "./watch-encoding.ts";
 import { ChunkCache, WatchStream } from "./watch-stream.ts";
 
 test("sends a hundred watchers of an event the same bytes, encoded once", () => {
   const clock = createVirtualClock();
-  const chunks = new ChunkCache();
+  const chunks = new ChunkCache(jsonLines);
   const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", resourceVersion: "7" } };
   const encoded: EncodedObject = { bytes: Buffer.from(JSON.stringify(object)), object };
   const sinks: WatchSink[] = [];

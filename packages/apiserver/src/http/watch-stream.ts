@@ -5,6 +5,7 @@ import type { EncodedObject, WatchedEvent, WatchOutcome } from "../endpoints/out
 import { type EncodeContext, objectValue } from "./encode.ts";
 import type { FanOut } from "./fan-out.ts";
 import type { Representation } from "./negotiation.ts";
+import type { ObjectEventType, WatchEncoding } from "./watch-encoding.ts";
 
 /** How far a watcher may fall behind. */
 export interface WatchLimits {
@@ -23,7 +24,7 @@ export interface WatchStreamOptions {
   readonly context: () => EncodeContext;
   readonly clock: Clock;
   readonly limits: WatchLimits;
-  /** Shared by all watches of a server. */
+  /** Shared by all watches of a server with the same encoding. */
   readonly chunks: ChunkCache;
   /** Shared by all watches of a server. */
   readonly fanOut: Pick<FanOut, "add" | "delete">;
@@ -33,7 +34,7 @@ export interface WatchStreamOptions {
 const writeBytes = 64 * 1024;
 
 /**
- * Sends a watch as newline-delimited JSON until the server or the client ends it. A client that exceeds the limits is disconnected; it
+ * Sends a watch as newline-delimited JSON or frames of protobuf until the server or the client ends it. A client that exceeds the limits is disconnected; it
  * resumes from the last event it has seen.
  */
 export class WatchStream {
@@ -153,26 +154,18 @@ export class WatchStream {
   }
 
   #encode(event: WatchedEvent): Chunk {
-    const { outcome, representation, context } = this.#options;
-    if (event.type === "ERROR") return chunkOf([errorLine(event)]);
-    if (representation.as === undefined) return this.#options.chunks.get(event.type, event.object);
-    const line = convertedLine(event, outcome, representation, context(), this.#hasSentColumns);
+    const { outcome, representation, context, chunks } = this.#options;
+    if (event.type === "ERROR") return chunkOf([chunks.encoding.value(event.type, event.status)]);
+    if (representation.as === undefined) return chunks.get(event.type, event.object);
+    const value = converted(event, outcome, representation, context(), this.#hasSentColumns);
     this.#hasSentColumns ||= representation.as === "Table";
-    return chunkOf([line]);
+    return chunkOf([chunks.encoding.value(event.type, value)]);
   }
 }
 
 function sizeOf(event: WatchedEvent): number {
   return event.type === "ERROR" ? 0 : event.object.bytes.length;
 }
-
-const openings = {
-  ADDED: Buffer.from('{"type":"ADDED","object":'),
-  MODIFIED: Buffer.from('{"type":"MODIFIED","object":'),
-  DELETED: Buffer.from('{"type":"DELETED","object":'),
-  BOOKMARK: Buffer.from('{"type":"BOOKMARK","object":'),
-};
-const closing = Buffer.from("}\n");
 
 /** A chunk of HTTP/1.1 (RFC 9112 section 7.1) and the line it contains. */
 interface Chunk {
@@ -183,11 +176,16 @@ interface Chunk {
 /** Chunks live as long as their objects, which may be long. The cache is dropped at this size so that it does not double storage. */
 const maxSharedBytes = 4 * 1024 * 1024;
 
-/** Chunks of recent events, shared by all watchers of an event. */
+/** Chunks of recent events in one encoding, shared by all watchers of an event. */
 export class ChunkCache {
+  readonly encoding: WatchEncoding;
   #chunks = new WeakMap<EncodedObject, Chunk & { readonly type: WatchedEvent["type"] }>();
   #bytes = 0;
   #joined: { readonly lines: readonly Uint8Array[]; readonly chunk: Chunk } | undefined;
+
+  constructor(encoding: WatchEncoding) {
+    this.encoding = encoding;
+  }
 
   /** One chunk of several lines. Watchers of the same events that send one after the other share it. */
   join(lines: readonly Uint8Array[]): Chunk {
@@ -196,10 +194,10 @@ export class ChunkCache {
   }
 
   /** The chunk of an event. */
-  get(type: keyof typeof openings, object: EncodedObject): Chunk {
+  get(type: ObjectEventType, object: EncodedObject): Chunk {
     const known = this.#chunks.get(object);
     if (known?.type === type) return known;
-    const { bytes, line } = chunkOf([openings[type], object.bytes, closing]);
+    const { bytes, line } = chunkOf(this.encoding.object(type, object));
     if (this.#bytes > maxSharedBytes) {
       this.#chunks = new WeakMap();
       this.#bytes = 0;
@@ -223,19 +221,18 @@ function chunkOf(parts: readonly Uint8Array[]): Chunk {
   return { bytes, line: bytes.subarray(head.length, head.length + length) };
 }
 
-function convertedLine(
+function converted(
   event: Exclude<WatchedEvent, { type: "ERROR" }>,
   outcome: WatchOutcome,
   representation: Representation,
   context: EncodeContext,
   hasColumns: boolean,
-): Uint8Array {
-  const value = {
+): object {
+  return {
     ...(objectValue(event.object, outcome.resource, representation, context) as object),
     ...(hasColumns ? { columnDefinitions: null } : {}),
     ...(event.type === "BOOKMARK" && representation.as === "Table" ? { rows: bookmarkRows(event) } : {}),
   };
-  return Buffer.from(`{"type":"${event.type}","object":${JSON.stringify(value)}}\n`);
 }
 
 /** The Table of a bookmark has no rows, except that its annotations are those of a row without a name. */
@@ -243,8 +240,4 @@ function bookmarkRows({ object }: Exclude<WatchedEvent, { type: "ERROR" }>): rea
   const { metadata } = object.object;
   if (metadata.annotations === undefined) return [];
   return [{ cells: [], object: { kind: "PartialObjectMetadata", apiVersion: "meta.k8s.io/v1", metadata } }];
-}
-
-function errorLine(event: Extract<WatchedEvent, { type: "ERROR" }>): Uint8Array {
-  return Buffer.from(`{"type":"ERROR","object":${JSON.stringify(event.status)}}\n`);
 }

@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject, type JsonValue, setOwn, statusError } from "@keelson/api-machinery";
 import { maxValues } from "../../endpoints/object/object-limits.ts";
 import { tooManyValues } from "../body/body-limits.ts";
-import { type Field, fieldsOf } from "./fields.ts";
+import { type Field, fieldsOf, messageName } from "./fields.ts";
 import { readFields, type WireField } from "./wire-format.ts";
 
 /** Maximum nesting. Kubernetes' messages nest about a dozen levels; a JSONSchemaProps refers to itself. */
@@ -11,8 +11,7 @@ const maxDepth = 128;
 const magic = Buffer.from("k8s\0");
 
 /**
- * Decodes a built-in kind from protobuf, the default request format of typed Go clients since Kubernetes 1.32. Responses are JSON, which
- * they also accept.
+ * Decodes a built-in kind from protobuf, the default request format of typed Go clients since Kubernetes 1.32.
  *
  * **Errors**: `UnsupportedMediaType` for a kind without a known message, `BadRequest` for a malformed body, `RequestEntityTooLarge`
  * for too many values.
@@ -140,13 +139,6 @@ const scalars: Readonly<Record<string, (wire: WireField) => JsonValue | undefine
   f: (wire) => embeddedJson(first(wire, 1)?.bytes),
   l: (wire) => [...readFields(wire.bytes)].filter(({ number }) => number === 1).map(text),
 };
-
-/** `apps/v1 Deployment` is `apps.v1.Deployment`. DeleteOptions are the same message in every group. */
-function messageName(apiVersion: string, kind: string): string {
-  if (kind === "DeleteOptions") return "meta.v1.DeleteOptions";
-  const [group = "", version] = apiVersion.split("/");
-  return version === undefined ? `core.${group}.${kind}` : `${group.split(".", 1)[0]}.${version}.${kind}`;
-}
 
 function first(wire: WireField, number: number): WireField | undefined {
   for (const field of readFields(wire.bytes)) if (field.number === number) return field;

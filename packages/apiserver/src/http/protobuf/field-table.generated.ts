@@ -4,183 +4,265 @@
 export const fieldTable = `admissionregistration.v1.AuditAnnotation	1!key:s 2!valueExpression:s
 admissionregistration.v1.ExpressionWarning	2!fieldRef:s 3!warning:s
 admissionregistration.v1.MatchCondition	1!name:s 2!expression:s
-admissionregistration.v1.MatchResources	1namespaceSelector:meta.v1.LabelSelector 2objectSelector:meta.v1.LabelSelector 3resourceRules:*admissionregistration.v1.NamedRuleWithOperations 4excludeResourceRules:*admissionregistration.v1.NamedRuleWithOperations 7matchPolicy:s
-admissionregistration.v1.MutatingWebhook	1!name:s 2!clientConfig:admissionregistration.v1.WebhookClientConfig 3rules:*admissionregistration.v1.RuleWithOperations 4failurePolicy:s 9matchPolicy:s 5namespaceSelector:meta.v1.LabelSelector 11objectSelector:meta.v1.LabelSelector 6!sideEffects:s 7!timeoutSeconds:i 8!admissionReviewVersions:*s 10reinvocationPolicy:s 12matchConditions:*admissionregistration.v1.MatchCondition
+admissionregistration.v1.MatchResources	1?namespaceSelector:meta.v1.LabelSelector 2?objectSelector:meta.v1.LabelSelector 3resourceRules:*admissionregistration.v1.NamedRuleWithOperations 4excludeResourceRules:*admissionregistration.v1.NamedRuleWithOperations 7?matchPolicy:s
+admissionregistration.v1.MutatingWebhook	1!name:s 2!clientConfig:admissionregistration.v1.WebhookClientConfig 3rules:*admissionregistration.v1.RuleWithOperations 4?failurePolicy:s 5?namespaceSelector:meta.v1.LabelSelector 6?sideEffects:s 7?timeoutSeconds:i 8!admissionReviewVersions:*s 9?matchPolicy:s 10?reinvocationPolicy:s 11?objectSelector:meta.v1.LabelSelector 12matchConditions:*admissionregistration.v1.MatchCondition
 admissionregistration.v1.MutatingWebhookConfiguration	1metadata:meta.v1.ObjectMeta 2webhooks:*admissionregistration.v1.MutatingWebhook
 admissionregistration.v1.NamedRuleWithOperations	1resourceNames:*s 2<ruleWithOperations:admissionregistration.v1.RuleWithOperations
 admissionregistration.v1.ParamKind	1apiVersion:s 2kind:s
-admissionregistration.v1.ParamRef	1name:s 2namespace:s 3selector:meta.v1.LabelSelector 4parameterNotFoundAction:s
-admissionregistration.v1.Rule	1apiGroups:*s 2apiVersions:*s 3resources:*s 4scope:s
+admissionregistration.v1.ParamRef	1name:s 2namespace:s 3?selector:meta.v1.LabelSelector 4?parameterNotFoundAction:s
+admissionregistration.v1.Rule	1apiGroups:*s 2apiVersions:*s 3resources:*s 4?scope:s
 admissionregistration.v1.RuleWithOperations	1operations:*s 2<rule:admissionregistration.v1.Rule
-admissionregistration.v1.ServiceReference	1!namespace:s 2!name:s 3path:s 4port:i
+admissionregistration.v1.ServiceReference	1!namespace:s 2!name:s 3?path:s 4?port:i
 admissionregistration.v1.TypeChecking	1expressionWarnings:*admissionregistration.v1.ExpressionWarning
 admissionregistration.v1.ValidatingAdmissionPolicy	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1.ValidatingAdmissionPolicySpec 3status:admissionregistration.v1.ValidatingAdmissionPolicyStatus
-admissionregistration.v1.ValidatingAdmissionPolicyBinding	1metadata:meta.v1.ObjectMeta 2!spec:admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec
-admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec	1!policyName:s 2paramRef:admissionregistration.v1.ParamRef 3matchResources:admissionregistration.v1.MatchResources 4!validationActions:*s
-admissionregistration.v1.ValidatingAdmissionPolicySpec	1paramKind:admissionregistration.v1.ParamKind 2matchConstraints:admissionregistration.v1.MatchResources 3validations:*admissionregistration.v1.Validation 4failurePolicy:s 5auditAnnotations:*admissionregistration.v1.AuditAnnotation 6matchConditions:*admissionregistration.v1.MatchCondition 7variables:*admissionregistration.v1.Variable
-admissionregistration.v1.ValidatingAdmissionPolicyStatus	1observedGeneration:i 2typeChecking:admissionregistration.v1.TypeChecking 3conditions:*meta.v1.Condition
-admissionregistration.v1.ValidatingWebhook	1!name:s 2!clientConfig:admissionregistration.v1.WebhookClientConfig 3rules:*admissionregistration.v1.RuleWithOperations 4failurePolicy:s 9matchPolicy:s 5namespaceSelector:meta.v1.LabelSelector 10objectSelector:meta.v1.LabelSelector 6!sideEffects:s 7!timeoutSeconds:i 8!admissionReviewVersions:*s 11matchConditions:*admissionregistration.v1.MatchCondition
+admissionregistration.v1.ValidatingAdmissionPolicyBinding	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec
+admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec	1policyName:s 2?paramRef:admissionregistration.v1.ParamRef 3?matchResources:admissionregistration.v1.MatchResources 4validationActions:*s
+admissionregistration.v1.ValidatingAdmissionPolicySpec	1?paramKind:admissionregistration.v1.ParamKind 2?matchConstraints:admissionregistration.v1.MatchResources 3validations:*admissionregistration.v1.Validation 4?failurePolicy:s 5auditAnnotations:*admissionregistration.v1.AuditAnnotation 6matchConditions:*admissionregistration.v1.MatchCondition 7variables:*admissionregistration.v1.Variable
+admissionregistration.v1.ValidatingAdmissionPolicyStatus	1observedGeneration:i 2?typeChecking:admissionregistration.v1.TypeChecking 3conditions:*meta.v1.Condition
+admissionregistration.v1.ValidatingWebhook	1!name:s 2!clientConfig:admissionregistration.v1.WebhookClientConfig 3rules:*admissionregistration.v1.RuleWithOperations 4?failurePolicy:s 5?namespaceSelector:meta.v1.LabelSelector 6?sideEffects:s 7?timeoutSeconds:i 8!admissionReviewVersions:*s 9?matchPolicy:s 10?objectSelector:meta.v1.LabelSelector 11matchConditions:*admissionregistration.v1.MatchCondition
 admissionregistration.v1.ValidatingWebhookConfiguration	1metadata:meta.v1.ObjectMeta 2webhooks:*admissionregistration.v1.ValidatingWebhook
-admissionregistration.v1.Validation	1!expression:s 2message:s 3reason:s 4messageExpression:s
+admissionregistration.v1.Validation	1!expression:s 2message:s 3?reason:s 4messageExpression:s
 admissionregistration.v1.Variable	1!name:s 2!expression:s
-admissionregistration.v1.WebhookClientConfig	3url:s 1service:admissionregistration.v1.ServiceReference 2caBundle:y
-apimachinery.pkg.api.resource.Quantity	1string:s
+admissionregistration.v1.WebhookClientConfig	1?service:admissionregistration.v1.ServiceReference 2caBundle:y 3?url:s
+admissionregistration.v1beta1.ApplyConfiguration	1expression:s
+admissionregistration.v1beta1.AuditAnnotation	1!key:s 2!valueExpression:s
+admissionregistration.v1beta1.ExpressionWarning	2!fieldRef:s 3!warning:s
+admissionregistration.v1beta1.JSONPatch	1expression:s
+admissionregistration.v1beta1.MatchCondition	1!name:s 2!expression:s
+admissionregistration.v1beta1.MatchResources	1?namespaceSelector:meta.v1.LabelSelector 2?objectSelector:meta.v1.LabelSelector 3resourceRules:*admissionregistration.v1beta1.NamedRuleWithOperations 4excludeResourceRules:*admissionregistration.v1beta1.NamedRuleWithOperations 7?matchPolicy:s
+admissionregistration.v1beta1.MutatingAdmissionPolicy	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1beta1.MutatingAdmissionPolicySpec
+admissionregistration.v1beta1.MutatingAdmissionPolicyBinding	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec
+admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec	1policyName:s 2?paramRef:admissionregistration.v1beta1.ParamRef 3?matchResources:admissionregistration.v1beta1.MatchResources
+admissionregistration.v1beta1.MutatingAdmissionPolicySpec	1?paramKind:admissionregistration.v1beta1.ParamKind 2?matchConstraints:admissionregistration.v1beta1.MatchResources 3variables:*admissionregistration.v1beta1.Variable 4mutations:*admissionregistration.v1beta1.Mutation 5?failurePolicy:s 6matchConditions:*admissionregistration.v1beta1.MatchCondition 7reinvocationPolicy:s
+admissionregistration.v1beta1.MutatingWebhook	1!name:s 2!clientConfig:admissionregistration.v1beta1.WebhookClientConfig 3rules:*admissionregistration.v1.RuleWithOperations 4?failurePolicy:s 5?namespaceSelector:meta.v1.LabelSelector 6?sideEffects:s 7?timeoutSeconds:i 8admissionReviewVersions:*s 9?matchPolicy:s 10?reinvocationPolicy:s 11?objectSelector:meta.v1.LabelSelector 12matchConditions:*admissionregistration.v1beta1.MatchCondition
+admissionregistration.v1beta1.MutatingWebhookConfiguration	1metadata:meta.v1.ObjectMeta 2webhooks:*admissionregistration.v1beta1.MutatingWebhook
+admissionregistration.v1beta1.Mutation	2!patchType:s 3?applyConfiguration:admissionregistration.v1beta1.ApplyConfiguration 4?jsonPatch:admissionregistration.v1beta1.JSONPatch
+admissionregistration.v1beta1.NamedRuleWithOperations	1resourceNames:*s 2<ruleWithOperations:admissionregistration.v1.RuleWithOperations
+admissionregistration.v1beta1.ParamKind	1apiVersion:s 2kind:s
+admissionregistration.v1beta1.ParamRef	1name:s 2namespace:s 3?selector:meta.v1.LabelSelector 4?parameterNotFoundAction:s
+admissionregistration.v1beta1.ServiceReference	1!namespace:s 2!name:s 3?path:s 4?port:i
+admissionregistration.v1beta1.TypeChecking	1expressionWarnings:*admissionregistration.v1beta1.ExpressionWarning
+admissionregistration.v1beta1.ValidatingAdmissionPolicy	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1beta1.ValidatingAdmissionPolicySpec 3status:admissionregistration.v1beta1.ValidatingAdmissionPolicyStatus
+admissionregistration.v1beta1.ValidatingAdmissionPolicyBinding	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingSpec
+admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingSpec	1policyName:s 2?paramRef:admissionregistration.v1beta1.ParamRef 3?matchResources:admissionregistration.v1beta1.MatchResources 4validationActions:*s
+admissionregistration.v1beta1.ValidatingAdmissionPolicySpec	1?paramKind:admissionregistration.v1beta1.ParamKind 2?matchConstraints:admissionregistration.v1beta1.MatchResources 3validations:*admissionregistration.v1beta1.Validation 4?failurePolicy:s 5auditAnnotations:*admissionregistration.v1beta1.AuditAnnotation 6matchConditions:*admissionregistration.v1beta1.MatchCondition 7variables:*admissionregistration.v1beta1.Variable
+admissionregistration.v1beta1.ValidatingAdmissionPolicyStatus	1observedGeneration:i 2?typeChecking:admissionregistration.v1beta1.TypeChecking 3conditions:*meta.v1.Condition
+admissionregistration.v1beta1.ValidatingWebhook	1!name:s 2!clientConfig:admissionregistration.v1beta1.WebhookClientConfig 3rules:*admissionregistration.v1.RuleWithOperations 4?failurePolicy:s 5?namespaceSelector:meta.v1.LabelSelector 6?sideEffects:s 7?timeoutSeconds:i 8admissionReviewVersions:*s 9?matchPolicy:s 10?objectSelector:meta.v1.LabelSelector 11matchConditions:*admissionregistration.v1beta1.MatchCondition
+admissionregistration.v1beta1.ValidatingWebhookConfiguration	1metadata:meta.v1.ObjectMeta 2webhooks:*admissionregistration.v1beta1.ValidatingWebhook
+admissionregistration.v1beta1.Validation	1!expression:s 2message:s 3?reason:s 4messageExpression:s
+admissionregistration.v1beta1.Variable	1!name:s 2!expression:s
+admissionregistration.v1beta1.WebhookClientConfig	1?service:admissionregistration.v1beta1.ServiceReference 2caBundle:y 3?url:s
+apiextensions.v1.CustomResourceColumnDefinition	1!name:s 2!type:s 3format:s 4description:s 5priority:i 6!jsonPath:s
+apiextensions.v1.CustomResourceConversion	1!strategy:s 2?webhook:apiextensions.v1.WebhookConversion
+apiextensions.v1.CustomResourceDefinition	1metadata:meta.v1.ObjectMeta 2!spec:apiextensions.v1.CustomResourceDefinitionSpec 3status:apiextensions.v1.CustomResourceDefinitionStatus
+apiextensions.v1.CustomResourceDefinitionCondition	1!type:s 2!status:s 3lastTransitionTime:t 4reason:s 5message:s 6observedGeneration:i
+apiextensions.v1.CustomResourceDefinitionNames	1!plural:s 2singular:s 3shortNames:*s 4!kind:s 5listKind:s 6categories:*s
+apiextensions.v1.CustomResourceDefinitionSpec	1!group:s 3!names:apiextensions.v1.CustomResourceDefinitionNames 4!scope:s 7!versions:*apiextensions.v1.CustomResourceDefinitionVersion 9?conversion:apiextensions.v1.CustomResourceConversion 10preserveUnknownFields:b
+apiextensions.v1.CustomResourceDefinitionStatus	1!conditions:*apiextensions.v1.CustomResourceDefinitionCondition 2!acceptedNames:apiextensions.v1.CustomResourceDefinitionNames 3!storedVersions:*s 4observedGeneration:i
+apiextensions.v1.CustomResourceDefinitionVersion	1!name:s 2!served:b 3!storage:b 4?schema:apiextensions.v1.CustomResourceValidation 5?subresources:apiextensions.v1.CustomResourceSubresources 6additionalPrinterColumns:*apiextensions.v1.CustomResourceColumnDefinition 7deprecated:b 8?deprecationWarning:s 9selectableFields:*apiextensions.v1.SelectableField
+apiextensions.v1.CustomResourceSubresourceScale	1!specReplicasPath:s 2!statusReplicasPath:s 3?labelSelectorPath:s
+apiextensions.v1.CustomResourceSubresourceStatus	
+apiextensions.v1.CustomResourceSubresources	1?status:apiextensions.v1.CustomResourceSubresourceStatus 2?scale:apiextensions.v1.CustomResourceSubresourceScale
+apiextensions.v1.CustomResourceValidation	1?openAPIV3Schema:apiextensions.v1.JSONSchemaProps
+apiextensions.v1.ExternalDocumentation	1description:s 2url:s
+apiextensions.v1.JSONSchemaProps	1id:s 2$schema:s 3?$ref:s 4description:s 5type:s 6format:s 7title:s 8?default:r 9?maximum:d 10exclusiveMaximum:b 11?minimum:d 12exclusiveMinimum:b 13?maxLength:i 14?minLength:i 15pattern:s 16?maxItems:i 17?minItems:i 18uniqueItems:b 19?multipleOf:d 20enum:*r 21?maxProperties:i 22?minProperties:i 23required:*s 24?items:A 25allOf:*apiextensions.v1.JSONSchemaProps 26oneOf:*apiextensions.v1.JSONSchemaProps 27anyOf:*apiextensions.v1.JSONSchemaProps 28?not:apiextensions.v1.JSONSchemaProps 29properties:%apiextensions.v1.JSONSchemaProps 30?additionalProperties:B 31patternProperties:%apiextensions.v1.JSONSchemaProps 32dependencies:%P 33?additionalItems:B 34definitions:%apiextensions.v1.JSONSchemaProps 35?externalDocs:apiextensions.v1.ExternalDocumentation 36?example:r 37nullable:b 38?x-kubernetes-preserve-unknown-fields:b 39x-kubernetes-embedded-resource:b 40x-kubernetes-int-or-string:b 41x-kubernetes-list-map-keys:*s 42?x-kubernetes-list-type:s 43?x-kubernetes-map-type:s 44x-kubernetes-validations:*apiextensions.v1.ValidationRule
+apiextensions.v1.SelectableField	1!jsonPath:s
+apiextensions.v1.ServiceReference	1!namespace:s 2!name:s 3?path:s 4?port:i
+apiextensions.v1.ValidationRule	1!rule:s 2message:s 3messageExpression:s 4?reason:s 5fieldPath:s 6?optionalOldSelf:b
+apiextensions.v1.WebhookClientConfig	1?service:apiextensions.v1.ServiceReference 2caBundle:y 3?url:s
+apiextensions.v1.WebhookConversion	2?clientConfig:apiextensions.v1.WebhookClientConfig 3!conversionReviewVersions:*s
+apiregistration.v1.APIService	1metadata:meta.v1.ObjectMeta 2spec:apiregistration.v1.APIServiceSpec 3status:apiregistration.v1.APIServiceStatus
+apiregistration.v1.APIServiceCondition	1!type:s 2!status:s 3lastTransitionTime:t 4reason:s 5message:s
+apiregistration.v1.APIServiceSpec	1?service:apiregistration.v1.ServiceReference 2group:s 3version:s 4insecureSkipTLSVerify:b 5caBundle:y 7!groupPriorityMinimum:i 8!versionPriority:i
+apiregistration.v1.APIServiceStatus	1conditions:*apiregistration.v1.APIServiceCondition
+apiregistration.v1.ServiceReference	1namespace:s 2name:s 3?port:i
 apps.v1.ControllerRevision	1metadata:meta.v1.ObjectMeta 2data:r 3!revision:i
 apps.v1.DaemonSet	1metadata:meta.v1.ObjectMeta 2spec:apps.v1.DaemonSetSpec 3status:apps.v1.DaemonSetStatus
 apps.v1.DaemonSetCondition	1!type:s 2!status:s 3lastTransitionTime:t 4reason:s 5message:s
-apps.v1.DaemonSetSpec	1!selector:meta.v1.LabelSelector 2!template:core.v1.PodTemplateSpec 3updateStrategy:apps.v1.DaemonSetUpdateStrategy 4minReadySeconds:i 6!revisionHistoryLimit:i
-apps.v1.DaemonSetStatus	1!currentNumberScheduled:i 2!numberMisscheduled:i 3!desiredNumberScheduled:i 4!numberReady:i 5observedGeneration:i 6updatedNumberScheduled:i 7numberAvailable:i 8numberUnavailable:i 9collisionCount:i 10conditions:*apps.v1.DaemonSetCondition
-apps.v1.DaemonSetUpdateStrategy	1type:s 2rollingUpdate:apps.v1.RollingUpdateDaemonSet
+apps.v1.DaemonSetSpec	1?selector:meta.v1.LabelSelector 2!template:core.v1.PodTemplateSpec 3updateStrategy:apps.v1.DaemonSetUpdateStrategy 4minReadySeconds:i 6?revisionHistoryLimit:i
+apps.v1.DaemonSetStatus	1!currentNumberScheduled:i 2!numberMisscheduled:i 3!desiredNumberScheduled:i 4!numberReady:i 5observedGeneration:i 6updatedNumberScheduled:i 7numberAvailable:i 8numberUnavailable:i 9?collisionCount:i 10conditions:*apps.v1.DaemonSetCondition
+apps.v1.DaemonSetUpdateStrategy	1type:s 2?rollingUpdate:apps.v1.RollingUpdateDaemonSet
 apps.v1.Deployment	1metadata:meta.v1.ObjectMeta 2spec:apps.v1.DeploymentSpec 3status:apps.v1.DeploymentStatus
-apps.v1.DeploymentCondition	1!type:s 2!status:s 6lastUpdateTime:t 7lastTransitionTime:t 4reason:s 5message:s
-apps.v1.DeploymentSpec	1!replicas:i 2!selector:meta.v1.LabelSelector 3!template:core.v1.PodTemplateSpec 4strategy:apps.v1.DeploymentStrategy 5minReadySeconds:i 6!revisionHistoryLimit:i 7paused:b 9!progressDeadlineSeconds:i
-apps.v1.DeploymentStatus	1observedGeneration:i 2!replicas:i 3updatedReplicas:i 7readyReplicas:i 4availableReplicas:i 5unavailableReplicas:i 9terminatingReplicas:i 6conditions:*apps.v1.DeploymentCondition 8collisionCount:i
-apps.v1.DeploymentStrategy	1type:s 2rollingUpdate:apps.v1.RollingUpdateDeployment
+apps.v1.DeploymentCondition	1!type:s 2!status:s 4reason:s 5message:s 6lastUpdateTime:t 7lastTransitionTime:t
+apps.v1.DeploymentSpec	1?replicas:i 2?selector:meta.v1.LabelSelector 3!template:core.v1.PodTemplateSpec 4strategy:apps.v1.DeploymentStrategy 5minReadySeconds:i 6?revisionHistoryLimit:i 7paused:b 9?progressDeadlineSeconds:i
+apps.v1.DeploymentStatus	1observedGeneration:i 2replicas:i 3updatedReplicas:i 4availableReplicas:i 5unavailableReplicas:i 6conditions:*apps.v1.DeploymentCondition 7readyReplicas:i 8?collisionCount:i 9?terminatingReplicas:i
+apps.v1.DeploymentStrategy	1type:s 2?rollingUpdate:apps.v1.RollingUpdateDeployment
 apps.v1.ReplicaSet	1metadata:meta.v1.ObjectMeta 2spec:apps.v1.ReplicaSetSpec 3status:apps.v1.ReplicaSetStatus
 apps.v1.ReplicaSetCondition	1!type:s 2!status:s 3lastTransitionTime:t 4reason:s 5message:s
-apps.v1.ReplicaSetSpec	1!replicas:i 4minReadySeconds:i 2!selector:meta.v1.LabelSelector 3template:core.v1.PodTemplateSpec
-apps.v1.ReplicaSetStatus	1!replicas:i 2fullyLabeledReplicas:i 4readyReplicas:i 5availableReplicas:i 7terminatingReplicas:i 3observedGeneration:i 6conditions:*apps.v1.ReplicaSetCondition
-apps.v1.RollingUpdateDaemonSet	1maxUnavailable:n 2maxSurge:n
-apps.v1.RollingUpdateDeployment	1maxUnavailable:n 2maxSurge:n
-apps.v1.RollingUpdateStatefulSetStrategy	1!partition:i 2maxUnavailable:n
+apps.v1.ReplicaSetSpec	1?replicas:i 2?selector:meta.v1.LabelSelector 3template:core.v1.PodTemplateSpec 4minReadySeconds:i
+apps.v1.ReplicaSetStatus	1!replicas:i 2fullyLabeledReplicas:i 3observedGeneration:i 4readyReplicas:i 5availableReplicas:i 6conditions:*apps.v1.ReplicaSetCondition 7?terminatingReplicas:i
+apps.v1.RollingUpdateDaemonSet	1?maxUnavailable:n 2?maxSurge:n
+apps.v1.RollingUpdateDeployment	1?maxUnavailable:n 2?maxSurge:n
+apps.v1.RollingUpdateStatefulSetStrategy	1?partition:i 2?maxUnavailable:n
 apps.v1.StatefulSet	1metadata:meta.v1.ObjectMeta 2spec:apps.v1.StatefulSetSpec 3status:apps.v1.StatefulSetStatus
 apps.v1.StatefulSetCondition	1!type:s 2!status:s 3lastTransitionTime:t 4reason:s 5message:s
-apps.v1.StatefulSetOrdinals	1start:i
+apps.v1.StatefulSetOrdinals	1!start:i
 apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy	1whenDeleted:s 2whenScaled:s
-apps.v1.StatefulSetSpec	1!replicas:i 2!selector:meta.v1.LabelSelector 3!template:core.v1.PodTemplateSpec 4volumeClaimTemplates:*core.v1.PersistentVolumeClaim 5serviceName:s 6podManagementPolicy:s 7updateStrategy:apps.v1.StatefulSetUpdateStrategy 8!revisionHistoryLimit:i 9minReadySeconds:i 10persistentVolumeClaimRetentionPolicy:apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy 11ordinals:apps.v1.StatefulSetOrdinals
-apps.v1.StatefulSetStatus	1observedGeneration:i 2!replicas:i 3readyReplicas:i 4currentReplicas:i 5updatedReplicas:i 6currentRevision:s 7updateRevision:s 9collisionCount:i 10conditions:*apps.v1.StatefulSetCondition 11availableReplicas:i
-apps.v1.StatefulSetUpdateStrategy	1type:s 2rollingUpdate:apps.v1.RollingUpdateStatefulSetStrategy
+apps.v1.StatefulSetSpec	1?replicas:i 2?selector:meta.v1.LabelSelector 3!template:core.v1.PodTemplateSpec 4volumeClaimTemplates:*core.v1.PersistentVolumeClaim 5!serviceName:s 6podManagementPolicy:s 7updateStrategy:apps.v1.StatefulSetUpdateStrategy 8?revisionHistoryLimit:i 9minReadySeconds:i 10?persistentVolumeClaimRetentionPolicy:apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy 11?ordinals:apps.v1.StatefulSetOrdinals
+apps.v1.StatefulSetStatus	1observedGeneration:i 2!replicas:i 3readyReplicas:i 4currentReplicas:i 5updatedReplicas:i 6currentRevision:s 7updateRevision:s 9?collisionCount:i 10conditions:*apps.v1.StatefulSetCondition 11!availableReplicas:i
+apps.v1.StatefulSetUpdateStrategy	1type:s 2?rollingUpdate:apps.v1.RollingUpdateStatefulSetStrategy
 authentication.v1.BoundObjectReference	1kind:s 2apiVersion:s 3name:s 4uid:s
-authentication.v1.ExtraValue	1items:*s
 authentication.v1.SelfSubjectReview	1metadata:meta.v1.ObjectMeta 2status:authentication.v1.SelfSubjectReviewStatus
 authentication.v1.SelfSubjectReviewStatus	1userInfo:authentication.v1.UserInfo
-authentication.v1.TokenRequest	1metadata:meta.v1.ObjectMeta 2spec:authentication.v1.TokenRequestSpec 3status:authentication.v1.TokenRequestStatus
-authentication.v1.TokenRequestSpec	1audiences:*s 4!expirationSeconds:i 3boundObjectRef:authentication.v1.BoundObjectReference
-authentication.v1.TokenRequestStatus	1token:s 2expirationTimestamp:t
+authentication.v1.TokenRequest	1metadata:meta.v1.ObjectMeta 2!spec:authentication.v1.TokenRequestSpec 3status:authentication.v1.TokenRequestStatus
+authentication.v1.TokenRequestSpec	1!audiences:*s 3?boundObjectRef:authentication.v1.BoundObjectReference 4?expirationSeconds:i
+authentication.v1.TokenRequestStatus	1!token:s 2!expirationTimestamp:t
 authentication.v1.TokenReview	1metadata:meta.v1.ObjectMeta 2!spec:authentication.v1.TokenReviewSpec 3status:authentication.v1.TokenReviewStatus
-authentication.v1.TokenReviewSpec	1!token:s 2audiences:*s
-authentication.v1.TokenReviewStatus	1authenticated:b 2user:authentication.v1.UserInfo 4audiences:*s 3error:s
+authentication.v1.TokenReviewSpec	1token:s 2audiences:*s
+authentication.v1.TokenReviewStatus	1authenticated:b 2user:authentication.v1.UserInfo 3error:s 4audiences:*s
 authentication.v1.UserInfo	1username:s 2uid:s 3groups:*s 4extra:%l
-authorization.v1.ExtraValue	1items:*s
 authorization.v1.FieldSelectorAttributes	1rawSelector:s 2requirements:*meta.v1.FieldSelectorRequirement
 authorization.v1.LabelSelectorAttributes	1rawSelector:s 2requirements:*meta.v1.LabelSelectorRequirement
 authorization.v1.LocalSubjectAccessReview	1metadata:meta.v1.ObjectMeta 2!spec:authorization.v1.SubjectAccessReviewSpec 3status:authorization.v1.SubjectAccessReviewStatus
 authorization.v1.NonResourceAttributes	1path:s 2verb:s
 authorization.v1.NonResourceRule	1!verbs:*s 2nonResourceURLs:*s
-authorization.v1.ResourceAttributes	1namespace:s 2verb:s 3group:s 4version:s 5resource:s 6subresource:s 7name:s 8fieldSelector:authorization.v1.FieldSelectorAttributes 9labelSelector:authorization.v1.LabelSelectorAttributes
+authorization.v1.ResourceAttributes	1namespace:s 2verb:s 3group:s 4version:s 5resource:s 6subresource:s 7name:s 8?fieldSelector:authorization.v1.FieldSelectorAttributes 9?labelSelector:authorization.v1.LabelSelectorAttributes
 authorization.v1.ResourceRule	1!verbs:*s 2apiGroups:*s 3resources:*s 4resourceNames:*s
 authorization.v1.SelfSubjectAccessReview	1metadata:meta.v1.ObjectMeta 2!spec:authorization.v1.SelfSubjectAccessReviewSpec 3status:authorization.v1.SubjectAccessReviewStatus
-authorization.v1.SelfSubjectAccessReviewSpec	1resourceAttributes:authorization.v1.ResourceAttributes 2nonResourceAttributes:authorization.v1.NonResourceAttributes
+authorization.v1.SelfSubjectAccessReviewSpec	1?resourceAttributes:authorization.v1.ResourceAttributes 2?nonResourceAttributes:authorization.v1.NonResourceAttributes
 authorization.v1.SelfSubjectRulesReview	1metadata:meta.v1.ObjectMeta 2!spec:authorization.v1.SelfSubjectRulesReviewSpec 3status:authorization.v1.SubjectRulesReviewStatus
 authorization.v1.SelfSubjectRulesReviewSpec	1namespace:s
 authorization.v1.SubjectAccessReview	1metadata:meta.v1.ObjectMeta 2!spec:authorization.v1.SubjectAccessReviewSpec 3status:authorization.v1.SubjectAccessReviewStatus
-authorization.v1.SubjectAccessReviewSpec	1resourceAttributes:authorization.v1.ResourceAttributes 2nonResourceAttributes:authorization.v1.NonResourceAttributes 3user:s 4groups:*s 5extra:%l 6uid:s
-authorization.v1.SubjectAccessReviewStatus	1!allowed:b 4denied:b 2reason:s 3evaluationError:s
+authorization.v1.SubjectAccessReviewSpec	1?resourceAttributes:authorization.v1.ResourceAttributes 2?nonResourceAttributes:authorization.v1.NonResourceAttributes 3user:s 4groups:*s 5extra:%l 6uid:s
+authorization.v1.SubjectAccessReviewStatus	1!allowed:b 2reason:s 3evaluationError:s 4denied:b
 authorization.v1.SubjectRulesReviewStatus	1!resourceRules:*authorization.v1.ResourceRule 2!nonResourceRules:*authorization.v1.NonResourceRule 3!incomplete:b 4evaluationError:s
 autoscaling.v1.CrossVersionObjectReference	1!kind:s 2!name:s 3apiVersion:s
-autoscaling.v1.HorizontalPodAutoscaler	1metadata:meta.v1.ObjectMeta 2!spec:autoscaling.v1.HorizontalPodAutoscalerSpec 3status:autoscaling.v1.HorizontalPodAutoscalerStatus
-autoscaling.v1.HorizontalPodAutoscalerSpec	1!scaleTargetRef:autoscaling.v1.CrossVersionObjectReference 2!minReplicas:i 3!maxReplicas:i 4!targetCPUUtilizationPercentage:i
-autoscaling.v1.HorizontalPodAutoscalerStatus	1observedGeneration:i 2lastScaleTime:t 3!currentReplicas:i 4!desiredReplicas:i 5currentCPUUtilizationPercentage:i
+autoscaling.v1.HorizontalPodAutoscaler	1metadata:meta.v1.ObjectMeta 2spec:autoscaling.v1.HorizontalPodAutoscalerSpec 3status:autoscaling.v1.HorizontalPodAutoscalerStatus
+autoscaling.v1.HorizontalPodAutoscalerSpec	1!scaleTargetRef:autoscaling.v1.CrossVersionObjectReference 2?minReplicas:i 3!maxReplicas:i 4?targetCPUUtilizationPercentage:i
+autoscaling.v1.HorizontalPodAutoscalerStatus	1?observedGeneration:i 2?lastScaleTime:t 3!currentReplicas:i 4!desiredReplicas:i 5?currentCPUUtilizationPercentage:i
 autoscaling.v1.Scale	1metadata:meta.v1.ObjectMeta 2spec:autoscaling.v1.ScaleSpec 3status:autoscaling.v1.ScaleStatus
-autoscaling.v1.ScaleSpec	1!replicas:i
+autoscaling.v1.ScaleSpec	1replicas:i
 autoscaling.v1.ScaleStatus	1!replicas:i 2selector:s
-batch.v1.CronJob	1metadata:meta.v1.ObjectMeta 2!spec:batch.v1.CronJobSpec 3status:batch.v1.CronJobStatus
-batch.v1.CronJobSpec	1!schedule:s 8timeZone:s 2!startingDeadlineSeconds:i 3concurrencyPolicy:s 4!suspend:b 5!jobTemplate:batch.v1.JobTemplateSpec 6!successfulJobsHistoryLimit:i 7!failedJobsHistoryLimit:i
-batch.v1.CronJobStatus	1active:*core.v1.ObjectReference 4lastScheduleTime:t 5lastSuccessfulTime:t
+autoscaling.v2.ContainerResourceMetricSource	1!name:s 2!target:autoscaling.v2.MetricTarget 3!container:s
+autoscaling.v2.ContainerResourceMetricStatus	1!name:s 2!current:autoscaling.v2.MetricValueStatus 3!container:s
+autoscaling.v2.CrossVersionObjectReference	1!kind:s 2!name:s 3apiVersion:s
+autoscaling.v2.ExternalMetricSource	1!metric:autoscaling.v2.MetricIdentifier 2!target:autoscaling.v2.MetricTarget
+autoscaling.v2.ExternalMetricStatus	1!metric:autoscaling.v2.MetricIdentifier 2!current:autoscaling.v2.MetricValueStatus
+autoscaling.v2.HPAScalingPolicy	1!type:s 2!value:i 3!periodSeconds:i
+autoscaling.v2.HPAScalingRules	1?selectPolicy:s 2policies:*autoscaling.v2.HPAScalingPolicy 3?stabilizationWindowSeconds:i 4?tolerance:q
+autoscaling.v2.HorizontalPodAutoscaler	1metadata:meta.v1.ObjectMeta 2spec:autoscaling.v2.HorizontalPodAutoscalerSpec 3status:autoscaling.v2.HorizontalPodAutoscalerStatus
+autoscaling.v2.HorizontalPodAutoscalerBehavior	1?scaleUp:autoscaling.v2.HPAScalingRules 2?scaleDown:autoscaling.v2.HPAScalingRules
+autoscaling.v2.HorizontalPodAutoscalerCondition	1!type:s 2!status:s 3lastTransitionTime:t 4reason:s 5message:s
+autoscaling.v2.HorizontalPodAutoscalerSpec	1!scaleTargetRef:autoscaling.v2.CrossVersionObjectReference 2?minReplicas:i 3!maxReplicas:i 4metrics:*autoscaling.v2.MetricSpec 5?behavior:autoscaling.v2.HorizontalPodAutoscalerBehavior
+autoscaling.v2.HorizontalPodAutoscalerStatus	1?observedGeneration:i 2?lastScaleTime:t 3currentReplicas:i 4!desiredReplicas:i 5!currentMetrics:*autoscaling.v2.MetricStatus 6conditions:*autoscaling.v2.HorizontalPodAutoscalerCondition
+autoscaling.v2.MetricIdentifier	1!name:s 2?selector:meta.v1.LabelSelector
+autoscaling.v2.MetricSpec	1!type:s 2?object:autoscaling.v2.ObjectMetricSource 3?pods:autoscaling.v2.PodsMetricSource 4?resource:autoscaling.v2.ResourceMetricSource 5?external:autoscaling.v2.ExternalMetricSource 7?containerResource:autoscaling.v2.ContainerResourceMetricSource
+autoscaling.v2.MetricStatus	1!type:s 2?object:autoscaling.v2.ObjectMetricStatus 3?pods:autoscaling.v2.PodsMetricStatus 4?resource:autoscaling.v2.ResourceMetricStatus 5?external:autoscaling.v2.ExternalMetricStatus 7?containerResource:autoscaling.v2.ContainerResourceMetricStatus
+autoscaling.v2.MetricTarget	1!type:s 2?value:q 3?averageValue:q 4?averageUtilization:i
+autoscaling.v2.MetricValueStatus	1?value:q 2?averageValue:q 3?averageUtilization:i
+autoscaling.v2.ObjectMetricSource	1!describedObject:autoscaling.v2.CrossVersionObjectReference 2!target:autoscaling.v2.MetricTarget 3!metric:autoscaling.v2.MetricIdentifier
+autoscaling.v2.ObjectMetricStatus	1!metric:autoscaling.v2.MetricIdentifier 2!current:autoscaling.v2.MetricValueStatus 3!describedObject:autoscaling.v2.CrossVersionObjectReference
+autoscaling.v2.PodsMetricSource	1!metric:autoscaling.v2.MetricIdentifier 2!target:autoscaling.v2.MetricTarget
+autoscaling.v2.PodsMetricStatus	1!metric:autoscaling.v2.MetricIdentifier 2!current:autoscaling.v2.MetricValueStatus
+autoscaling.v2.ResourceMetricSource	1!name:s 2!target:autoscaling.v2.MetricTarget
+autoscaling.v2.ResourceMetricStatus	1!name:s 2!current:autoscaling.v2.MetricValueStatus
+batch.v1.CronJob	1metadata:meta.v1.ObjectMeta 2spec:batch.v1.CronJobSpec 3status:batch.v1.CronJobStatus
+batch.v1.CronJobSpec	1!schedule:s 2?startingDeadlineSeconds:i 3concurrencyPolicy:s 4?suspend:b 5!jobTemplate:batch.v1.JobTemplateSpec 6?successfulJobsHistoryLimit:i 7?failedJobsHistoryLimit:i 8?timeZone:s
+batch.v1.CronJobStatus	1active:*core.v1.ObjectReference 4?lastScheduleTime:t 5?lastSuccessfulTime:t
 batch.v1.Job	1metadata:meta.v1.ObjectMeta 2spec:batch.v1.JobSpec 3status:batch.v1.JobStatus
 batch.v1.JobCondition	1!type:s 2!status:s 3lastProbeTime:t 4lastTransitionTime:t 5reason:s 6message:s
-batch.v1.JobSpec	1!parallelism:i 2!completions:i 3!activeDeadlineSeconds:i 11podFailurePolicy:batch.v1.PodFailurePolicy 16successPolicy:batch.v1.SuccessPolicy 7!backoffLimit:i 12!backoffLimitPerIndex:i 13!maxFailedIndexes:i 4selector:meta.v1.LabelSelector 5manualSelector:b 6!template:core.v1.PodTemplateSpec 8!ttlSecondsAfterFinished:i 9completionMode:s 10!suspend:b 14podReplacementPolicy:s 15managedBy:s
-batch.v1.JobStatus	1conditions:*batch.v1.JobCondition 2startTime:t 3completionTime:t 4active:i 5succeeded:i 6failed:i 11!terminating:i 7completedIndexes:s 10failedIndexes:s 8uncountedTerminatedPods:batch.v1.UncountedTerminatedPods 9!ready:i
+batch.v1.JobSpec	1?parallelism:i 2?completions:i 3?activeDeadlineSeconds:i 4?selector:meta.v1.LabelSelector 5?manualSelector:b 6!template:core.v1.PodTemplateSpec 7?backoffLimit:i 8?ttlSecondsAfterFinished:i 9?completionMode:s 10?suspend:b 11?podFailurePolicy:batch.v1.PodFailurePolicy 12?backoffLimitPerIndex:i 13?maxFailedIndexes:i 14?podReplacementPolicy:s 15?managedBy:s 16?successPolicy:batch.v1.SuccessPolicy
+batch.v1.JobStatus	1conditions:*batch.v1.JobCondition 2?startTime:t 3?completionTime:t 4active:i 5succeeded:i 6failed:i 7completedIndexes:s 8?uncountedTerminatedPods:batch.v1.UncountedTerminatedPods 9?ready:i 10?failedIndexes:s 11?terminating:i
 batch.v1.JobTemplateSpec	1metadata:meta.v1.ObjectMeta 2spec:batch.v1.JobSpec
 batch.v1.PodFailurePolicy	1!rules:*batch.v1.PodFailurePolicyRule
-batch.v1.PodFailurePolicyOnExitCodesRequirement	1containerName:s 2!operator:s 3!values:*i
-batch.v1.PodFailurePolicyOnPodConditionsPattern	1!type:s 2status:s
-batch.v1.PodFailurePolicyRule	1!action:s 2onExitCodes:batch.v1.PodFailurePolicyOnExitCodesRequirement 3onPodConditions:*batch.v1.PodFailurePolicyOnPodConditionsPattern
+batch.v1.PodFailurePolicyOnExitCodesRequirement	1?containerName:s 2!operator:s 3!values:*i
+batch.v1.PodFailurePolicyOnPodConditionsPattern	1!type:s 2!status:s
+batch.v1.PodFailurePolicyRule	1!action:s 2?onExitCodes:batch.v1.PodFailurePolicyOnExitCodesRequirement 3onPodConditions:*batch.v1.PodFailurePolicyOnPodConditionsPattern
 batch.v1.SuccessPolicy	1!rules:*batch.v1.SuccessPolicyRule
-batch.v1.SuccessPolicyRule	1succeededIndexes:s 2succeededCount:i
+batch.v1.SuccessPolicyRule	1?succeededIndexes:s 2?succeededCount:i
 batch.v1.UncountedTerminatedPods	1succeeded:*s 2failed:*s
+certificates.v1.CertificateSigningRequest	1metadata:meta.v1.ObjectMeta 2!spec:certificates.v1.CertificateSigningRequestSpec 3status:certificates.v1.CertificateSigningRequestStatus
+certificates.v1.CertificateSigningRequestCondition	1!type:s 2reason:s 3message:s 4lastUpdateTime:t 5lastTransitionTime:t 6!status:s
+certificates.v1.CertificateSigningRequestSpec	1!request:y 2username:s 3uid:s 4groups:*s 5usages:*s 6extra:%l 7!signerName:s 8?expirationSeconds:i
+certificates.v1.CertificateSigningRequestStatus	1conditions:*certificates.v1.CertificateSigningRequestCondition 2certificate:y
 coordination.v1.Lease	1metadata:meta.v1.ObjectMeta 2spec:coordination.v1.LeaseSpec
-coordination.v1.LeaseSpec	1holderIdentity:s 2!leaseDurationSeconds:i 3acquireTime:T 4renewTime:T 5!leaseTransitions:i 6strategy:s 7preferredHolder:s
-core.v1.AWSElasticBlockStoreVolumeSource	1!volumeID:s 2fsType:s 3!partition:i 4readOnly:b
-core.v1.Affinity	1nodeAffinity:core.v1.NodeAffinity 2podAffinity:core.v1.PodAffinity 3podAntiAffinity:core.v1.PodAntiAffinity
-core.v1.AppArmorProfile	1!type:s 2localhostProfile:s
+coordination.v1.LeaseSpec	1?holderIdentity:s 2?leaseDurationSeconds:i 3?acquireTime:T 4?renewTime:T 5?leaseTransitions:i 6?strategy:s 7?preferredHolder:s
+core.v1.AWSElasticBlockStoreVolumeSource	1!volumeID:s 2fsType:s 3partition:i 4readOnly:b
+core.v1.Affinity	1?nodeAffinity:core.v1.NodeAffinity 2?podAffinity:core.v1.PodAffinity 3?podAntiAffinity:core.v1.PodAntiAffinity
+core.v1.AppArmorProfile	1!type:s 2?localhostProfile:s
 core.v1.AttachedVolume	1!name:s 2!devicePath:s
-core.v1.AzureDiskVolumeSource	1!diskName:s 2!diskURI:s 3cachingMode:s 4fsType:s 5readOnly:b 6kind:s
-core.v1.AzureFilePersistentVolumeSource	1!secretName:s 2!shareName:s 3readOnly:b 4secretNamespace:s
+core.v1.AzureDiskVolumeSource	1!diskName:s 2!diskURI:s 3?cachingMode:s 4?fsType:s 5?readOnly:b 6?kind:s
+core.v1.AzureFilePersistentVolumeSource	1!secretName:s 2!shareName:s 3readOnly:b 4?secretNamespace:s
 core.v1.AzureFileVolumeSource	1!secretName:s 2!shareName:s 3readOnly:b
 core.v1.Binding	1metadata:meta.v1.ObjectMeta 2!target:core.v1.ObjectReference
-core.v1.CSIPersistentVolumeSource	1!driver:s 2!volumeHandle:s 3readOnly:b 4fsType:s 5volumeAttributes:%s 6controllerPublishSecretRef:core.v1.SecretReference 7nodeStageSecretRef:core.v1.SecretReference 8nodePublishSecretRef:core.v1.SecretReference 9controllerExpandSecretRef:core.v1.SecretReference 10nodeExpandSecretRef:core.v1.SecretReference
-core.v1.CSIVolumeSource	1!driver:s 2readOnly:b 3fsType:s 4volumeAttributes:%s 5nodePublishSecretRef:core.v1.LocalObjectReference
+core.v1.CSIPersistentVolumeSource	1!driver:s 2!volumeHandle:s 3readOnly:b 4fsType:s 5volumeAttributes:%s 6?controllerPublishSecretRef:core.v1.SecretReference 7?nodeStageSecretRef:core.v1.SecretReference 8?nodePublishSecretRef:core.v1.SecretReference 9?controllerExpandSecretRef:core.v1.SecretReference 10?nodeExpandSecretRef:core.v1.SecretReference
+core.v1.CSIVolumeSource	1!driver:s 2?readOnly:b 3?fsType:s 4volumeAttributes:%s 5?nodePublishSecretRef:core.v1.LocalObjectReference
 core.v1.Capabilities	1add:*s 2drop:*s
-core.v1.CephFSPersistentVolumeSource	1!monitors:*s 2path:s 3user:s 4secretFile:s 5secretRef:core.v1.SecretReference 6readOnly:b
-core.v1.CephFSVolumeSource	1!monitors:*s 2path:s 3user:s 4secretFile:s 5secretRef:core.v1.LocalObjectReference 6readOnly:b
-core.v1.CinderPersistentVolumeSource	1!volumeID:s 2fsType:s 3readOnly:b 4secretRef:core.v1.SecretReference
-core.v1.CinderVolumeSource	1!volumeID:s 2fsType:s 3readOnly:b 4secretRef:core.v1.LocalObjectReference
-core.v1.ClientIPConfig	1!timeoutSeconds:i
-core.v1.ClusterTrustBundleProjection	1name:s 2signerName:s 3labelSelector:meta.v1.LabelSelector 5!optional:b 4!path:s
-core.v1.ConfigMap	1metadata:meta.v1.ObjectMeta 4!immutable:b 2data:%s 3binaryData:%y
-core.v1.ConfigMapEnvSource	1<localObjectReference:core.v1.LocalObjectReference 2!optional:b
-core.v1.ConfigMapKeySelector	1<localObjectReference:core.v1.LocalObjectReference 2!key:s 3!optional:b
+core.v1.CephFSPersistentVolumeSource	1!monitors:*s 2path:s 3user:s 4secretFile:s 5?secretRef:core.v1.SecretReference 6readOnly:b
+core.v1.CephFSVolumeSource	1!monitors:*s 2path:s 3user:s 4secretFile:s 5?secretRef:core.v1.LocalObjectReference 6readOnly:b
+core.v1.CinderPersistentVolumeSource	1!volumeID:s 2fsType:s 3readOnly:b 4?secretRef:core.v1.SecretReference
+core.v1.CinderVolumeSource	1!volumeID:s 2fsType:s 3readOnly:b 4?secretRef:core.v1.LocalObjectReference
+core.v1.ClientIPConfig	1?timeoutSeconds:i
+core.v1.ClusterTrustBundleProjection	1?name:s 2?signerName:s 3?labelSelector:meta.v1.LabelSelector 4!path:s 5?optional:b
+core.v1.ComponentCondition	1!type:s 2!status:s 3message:s 4error:s
+core.v1.ComponentStatus	1metadata:meta.v1.ObjectMeta 2conditions:*core.v1.ComponentCondition
+core.v1.ConfigMap	1metadata:meta.v1.ObjectMeta 2data:%s 3binaryData:%y 4?immutable:b
+core.v1.ConfigMapEnvSource	1<localObjectReference:core.v1.LocalObjectReference 2?optional:b
+core.v1.ConfigMapKeySelector	1<localObjectReference:core.v1.LocalObjectReference 2!key:s 3?optional:b
 core.v1.ConfigMapNodeConfigSource	1!namespace:s 2!name:s 3uid:s 4resourceVersion:s 5!kubeletConfigKey:s
-core.v1.ConfigMapProjection	1<localObjectReference:core.v1.LocalObjectReference 2items:*core.v1.KeyToPath 4!optional:b
-core.v1.ConfigMapVolumeSource	1<localObjectReference:core.v1.LocalObjectReference 2items:*core.v1.KeyToPath 3!defaultMode:i 4!optional:b
-core.v1.Container	1!name:s 2image:s 3command:*s 4args:*s 5workingDir:s 6ports:*core.v1.ContainerPort 19envFrom:*core.v1.EnvFromSource 7env:*core.v1.EnvVar 8resources:core.v1.ResourceRequirements 23resizePolicy:*core.v1.ContainerResizePolicy 24restartPolicy:s 9volumeMounts:*core.v1.VolumeMount 21volumeDevices:*core.v1.VolumeDevice 10livenessProbe:core.v1.Probe 11readinessProbe:core.v1.Probe 22startupProbe:core.v1.Probe 12lifecycle:core.v1.Lifecycle 13terminationMessagePath:s 20terminationMessagePolicy:s 14imagePullPolicy:s 15securityContext:core.v1.SecurityContext 16stdin:b 17stdinOnce:b 18tty:b
-core.v1.ContainerImage	1names:*s 2sizeBytes:i
+core.v1.ConfigMapProjection	1<localObjectReference:core.v1.LocalObjectReference 2items:*core.v1.KeyToPath 4?optional:b
+core.v1.ConfigMapVolumeSource	1<localObjectReference:core.v1.LocalObjectReference 2items:*core.v1.KeyToPath 3?defaultMode:i 4?optional:b
+core.v1.Container	1!name:s 2image:s 3command:*s 4args:*s 5workingDir:s 6ports:*core.v1.ContainerPort 7env:*core.v1.EnvVar 8resources:core.v1.ResourceRequirements 9volumeMounts:*core.v1.VolumeMount 10?livenessProbe:core.v1.Probe 11?readinessProbe:core.v1.Probe 12?lifecycle:core.v1.Lifecycle 13terminationMessagePath:s 14imagePullPolicy:s 15?securityContext:core.v1.SecurityContext 16stdin:b 17stdinOnce:b 18tty:b 19envFrom:*core.v1.EnvFromSource 20terminationMessagePolicy:s 21volumeDevices:*core.v1.VolumeDevice 22?startupProbe:core.v1.Probe 23resizePolicy:*core.v1.ContainerResizePolicy 24?restartPolicy:s 25restartPolicyRules:*core.v1.ContainerRestartRule
+core.v1.ContainerExtendedResourceRequest	1!containerName:s 2!resourceName:s 3!requestName:s
+core.v1.ContainerImage	1!names:*s 2sizeBytes:i
 core.v1.ContainerPort	1name:s 2hostPort:i 3!containerPort:i 4protocol:s 5hostIP:s
 core.v1.ContainerResizePolicy	1!resourceName:s 2!restartPolicy:s
-core.v1.ContainerState	1waiting:core.v1.ContainerStateWaiting 2running:core.v1.ContainerStateRunning 3terminated:core.v1.ContainerStateTerminated
+core.v1.ContainerRestartRule	1action:s 2?exitCodes:core.v1.ContainerRestartRuleOnExitCodes
+core.v1.ContainerRestartRuleOnExitCodes	1operator:s 2values:*i
+core.v1.ContainerState	1?waiting:core.v1.ContainerStateWaiting 2?running:core.v1.ContainerStateRunning 3?terminated:core.v1.ContainerStateTerminated
 core.v1.ContainerStateRunning	1startedAt:t
 core.v1.ContainerStateTerminated	1!exitCode:i 2signal:i 3reason:s 4message:s 5startedAt:t 6finishedAt:t 7containerID:s
 core.v1.ContainerStateWaiting	1reason:s 2message:s
-core.v1.ContainerStatus	1!name:s 2state:core.v1.ContainerState 3lastState:core.v1.ContainerState 4!ready:b 5!restartCount:i 6!image:s 7!imageID:s 8containerID:s 9started:b 10allocatedResources:%q 11resources:core.v1.ResourceRequirements 12volumeMounts:*core.v1.VolumeMountStatus 13user:core.v1.ContainerUser 14allocatedResourcesStatus:*core.v1.ResourceStatus 15stopSignal:s
-core.v1.ContainerUser	1linux:core.v1.LinuxContainerUser
+core.v1.ContainerStatus	1!name:s 2state:core.v1.ContainerState 3lastState:core.v1.ContainerState 4!ready:b 5!restartCount:i 6!image:s 7!imageID:s 8containerID:s 9?started:b 10allocatedResources:%q 11?resources:core.v1.ResourceRequirements 12volumeMounts:*core.v1.VolumeMountStatus 13?user:core.v1.ContainerUser 14allocatedResourcesStatus:*core.v1.ResourceStatus 15?stopSignal:s
+core.v1.ContainerUser	1?linux:core.v1.LinuxContainerUser
 core.v1.DaemonEndpoint	1!Port:i
 core.v1.DownwardAPIProjection	1items:*core.v1.DownwardAPIVolumeFile
-core.v1.DownwardAPIVolumeFile	1!path:s 2fieldRef:core.v1.ObjectFieldSelector 3resourceFieldRef:core.v1.ResourceFieldSelector 4!mode:i
-core.v1.DownwardAPIVolumeSource	1items:*core.v1.DownwardAPIVolumeFile 2!defaultMode:i
-core.v1.EmptyDirVolumeSource	1medium:s 2sizeLimit:q
-core.v1.EndpointAddress	1!ip:s 3hostname:s 4nodeName:s 2targetRef:core.v1.ObjectReference
-core.v1.EndpointPort	1name:s 2!port:i 3protocol:s 4appProtocol:s
+core.v1.DownwardAPIVolumeFile	1!path:s 2?fieldRef:core.v1.ObjectFieldSelector 3?resourceFieldRef:core.v1.ResourceFieldSelector 4?mode:i
+core.v1.DownwardAPIVolumeSource	1items:*core.v1.DownwardAPIVolumeFile 2?defaultMode:i
+core.v1.EmptyDirVolumeSource	1medium:s 2?sizeLimit:q
+core.v1.EndpointAddress	1!ip:s 2?targetRef:core.v1.ObjectReference 3hostname:s 4?nodeName:s
+core.v1.EndpointPort	1name:s 2!port:i 3protocol:s 4?appProtocol:s
 core.v1.EndpointSubset	1addresses:*core.v1.EndpointAddress 2notReadyAddresses:*core.v1.EndpointAddress 3ports:*core.v1.EndpointPort
 core.v1.Endpoints	1metadata:meta.v1.ObjectMeta 2subsets:*core.v1.EndpointSubset
-core.v1.EnvFromSource	1prefix:s 2configMapRef:core.v1.ConfigMapEnvSource 3secretRef:core.v1.SecretEnvSource
-core.v1.EnvVar	1!name:s 2value:s 3valueFrom:core.v1.EnvVarSource
-core.v1.EnvVarSource	1fieldRef:core.v1.ObjectFieldSelector 2resourceFieldRef:core.v1.ResourceFieldSelector 3configMapKeyRef:core.v1.ConfigMapKeySelector 4secretKeyRef:core.v1.SecretKeySelector
-core.v1.EphemeralContainer	1<ephemeralContainerCommon:core.v1.EphemeralContainerCommon 2targetContainerName:s
-core.v1.EphemeralContainerCommon	1name:s 2image:s 3command:*s 4args:*s 5workingDir:s 6ports:*core.v1.ContainerPort 19envFrom:*core.v1.EnvFromSource 7env:*core.v1.EnvVar 8resources:core.v1.ResourceRequirements 23resizePolicy:*core.v1.ContainerResizePolicy 24restartPolicy:s 9volumeMounts:*core.v1.VolumeMount 21volumeDevices:*core.v1.VolumeDevice 10livenessProbe:core.v1.Probe 11readinessProbe:core.v1.Probe 22startupProbe:core.v1.Probe 12lifecycle:core.v1.Lifecycle 13terminationMessagePath:s 20terminationMessagePolicy:s 14imagePullPolicy:s 15securityContext:core.v1.SecurityContext 16stdin:b 17stdinOnce:b 18tty:b
-core.v1.EphemeralVolumeSource	1volumeClaimTemplate:core.v1.PersistentVolumeClaimTemplate
-core.v1.Event	1!metadata:meta.v1.ObjectMeta 2!involvedObject:core.v1.ObjectReference 3reason:s 4message:s 5source:core.v1.EventSource 6firstTimestamp:t 7lastTimestamp:t 8count:i 9type:s 10eventTime:T 11series:core.v1.EventSeries 12action:s 13related:core.v1.ObjectReference 14reportingComponent:s 15reportingInstance:s
+core.v1.EnvFromSource	1prefix:s 2?configMapRef:core.v1.ConfigMapEnvSource 3?secretRef:core.v1.SecretEnvSource
+core.v1.EnvVar	1!name:s 2value:s 3?valueFrom:core.v1.EnvVarSource
+core.v1.EnvVarSource	1?fieldRef:core.v1.ObjectFieldSelector 2?resourceFieldRef:core.v1.ResourceFieldSelector 3?configMapKeyRef:core.v1.ConfigMapKeySelector 4?secretKeyRef:core.v1.SecretKeySelector 5?fileKeyRef:core.v1.FileKeySelector
+core.v1.EphemeralContainer	1<inlined:core.v1.EphemeralContainerCommon 2targetContainerName:s
+core.v1.EphemeralContainerCommon	1!name:s 2image:s 3command:*s 4args:*s 5workingDir:s 6ports:*core.v1.ContainerPort 7env:*core.v1.EnvVar 8resources:core.v1.ResourceRequirements 9volumeMounts:*core.v1.VolumeMount 10?livenessProbe:core.v1.Probe 11?readinessProbe:core.v1.Probe 12?lifecycle:core.v1.Lifecycle 13terminationMessagePath:s 14imagePullPolicy:s 15?securityContext:core.v1.SecurityContext 16stdin:b 17stdinOnce:b 18tty:b 19envFrom:*core.v1.EnvFromSource 20terminationMessagePolicy:s 21volumeDevices:*core.v1.VolumeDevice 22?startupProbe:core.v1.Probe 23resizePolicy:*core.v1.ContainerResizePolicy 24?restartPolicy:s 25restartPolicyRules:*core.v1.ContainerRestartRule
+core.v1.EphemeralVolumeSource	1?volumeClaimTemplate:core.v1.PersistentVolumeClaimTemplate
+core.v1.Event	1!metadata:meta.v1.ObjectMeta 2!involvedObject:core.v1.ObjectReference 3reason:s 4message:s 5source:core.v1.EventSource 6firstTimestamp:t 7lastTimestamp:t 8count:i 9type:s 10eventTime:T 11?series:core.v1.EventSeries 12action:s 13?related:core.v1.ObjectReference 14!reportingComponent:s 15!reportingInstance:s
 core.v1.EventSeries	1count:i 2lastObservedTime:T
 core.v1.EventSource	1component:s 2host:s
 core.v1.ExecAction	1command:*s
-core.v1.FCVolumeSource	1targetWWNs:*s 2lun:i 3fsType:s 4readOnly:b 5wwids:*s
-core.v1.FlexPersistentVolumeSource	1!driver:s 2fsType:s 3secretRef:core.v1.SecretReference 4readOnly:b 5options:%s
-core.v1.FlexVolumeSource	1!driver:s 2fsType:s 3secretRef:core.v1.LocalObjectReference 4readOnly:b 5options:%s
+core.v1.FCVolumeSource	1targetWWNs:*s 2?lun:i 3fsType:s 4readOnly:b 5wwids:*s
+core.v1.FileKeySelector	1!volumeName:s 2!path:s 3!key:s 4?optional:b
+core.v1.FlexPersistentVolumeSource	1!driver:s 2fsType:s 3?secretRef:core.v1.SecretReference 4readOnly:b 5options:%s
+core.v1.FlexVolumeSource	1!driver:s 2fsType:s 3?secretRef:core.v1.LocalObjectReference 4readOnly:b 5options:%s
 core.v1.FlockerVolumeSource	1datasetName:s 2datasetUUID:s
-core.v1.GCEPersistentDiskVolumeSource	1!pdName:s 2fsType:s 3!partition:i 4readOnly:b
-core.v1.GRPCAction	1!port:i 2service:s
+core.v1.GCEPersistentDiskVolumeSource	1!pdName:s 2fsType:s 3partition:i 4readOnly:b
+core.v1.GRPCAction	1!port:i 2?service:s
 core.v1.GitRepoVolumeSource	1!repository:s 2revision:s 3directory:s
-core.v1.GlusterfsPersistentVolumeSource	1!endpoints:s 2!path:s 3readOnly:b 4endpointsNamespace:s
+core.v1.GlusterfsPersistentVolumeSource	1!endpoints:s 2!path:s 3readOnly:b 4?endpointsNamespace:s
 core.v1.GlusterfsVolumeSource	1!endpoints:s 2!path:s 3readOnly:b
 core.v1.HTTPGetAction	1path:s 2!port:n 3host:s 4scheme:s 5httpHeaders:*core.v1.HTTPHeader
 core.v1.HTTPHeader	1!name:s 2!value:s
 core.v1.HostAlias	1!ip:s 2hostnames:*s
 core.v1.HostIP	1!ip:s
-core.v1.HostPathVolumeSource	1!path:s 2type:s
-core.v1.ISCSIPersistentVolumeSource	1!targetPortal:s 2!iqn:s 3!lun:i 4iscsiInterface:s 5fsType:s 6readOnly:b 7portals:*s 8chapAuthDiscovery:b 11chapAuthSession:b 10secretRef:core.v1.SecretReference 12initiatorName:s
-core.v1.ISCSIVolumeSource	1!targetPortal:s 2!iqn:s 3!lun:i 4iscsiInterface:s 5fsType:s 6readOnly:b 7portals:*s 8chapAuthDiscovery:b 11chapAuthSession:b 10secretRef:core.v1.LocalObjectReference 12initiatorName:s
+core.v1.HostPathVolumeSource	1!path:s 2?type:s
+core.v1.ISCSIPersistentVolumeSource	1!targetPortal:s 2!iqn:s 3!lun:i 4iscsiInterface:s 5fsType:s 6readOnly:b 7portals:*s 8chapAuthDiscovery:b 10?secretRef:core.v1.SecretReference 11chapAuthSession:b 12?initiatorName:s
+core.v1.ISCSIVolumeSource	1!targetPortal:s 2!iqn:s 3!lun:i 4iscsiInterface:s 5fsType:s 6readOnly:b 7portals:*s 8chapAuthDiscovery:b 10?secretRef:core.v1.LocalObjectReference 11chapAuthSession:b 12?initiatorName:s
 core.v1.ImageVolumeSource	1reference:s 2pullPolicy:s
-core.v1.KeyToPath	1!key:s 2!path:s 3!mode:i
-core.v1.Lifecycle	1postStart:core.v1.LifecycleHandler 2preStop:core.v1.LifecycleHandler 3stopSignal:s
-core.v1.LifecycleHandler	1exec:core.v1.ExecAction 2httpGet:core.v1.HTTPGetAction 3tcpSocket:core.v1.TCPSocketAction 4sleep:core.v1.SleepAction
+core.v1.KeyToPath	1!key:s 2!path:s 3?mode:i
+core.v1.Lifecycle	1?postStart:core.v1.LifecycleHandler 2?preStop:core.v1.LifecycleHandler 3?stopSignal:s
+core.v1.LifecycleHandler	1?exec:core.v1.ExecAction 2?httpGet:core.v1.HTTPGetAction 3?tcpSocket:core.v1.TCPSocketAction 4?sleep:core.v1.SleepAction
 core.v1.LimitRange	1metadata:meta.v1.ObjectMeta 2spec:core.v1.LimitRangeSpec
 core.v1.LimitRangeItem	1!type:s 2max:%q 3min:%q 4default:%q 5defaultRequest:%q 6maxLimitRequestRatio:%q
 core.v1.LimitRangeSpec	1!limits:*core.v1.LimitRangeItem
 core.v1.LinuxContainerUser	1!uid:i 2!gid:i 3supplementalGroups:*i
-core.v1.LoadBalancerIngress	1ip:s 2hostname:s 3ipMode:s 4ports:*core.v1.PortStatus
+core.v1.LoadBalancerIngress	1ip:s 2hostname:s 3?ipMode:s 4ports:*core.v1.PortStatus
 core.v1.LoadBalancerStatus	1ingress:*core.v1.LoadBalancerIngress
 core.v1.LocalObjectReference	1name:s
-core.v1.LocalVolumeSource	1!path:s 2fsType:s
+core.v1.LocalVolumeSource	1!path:s 2?fsType:s
 core.v1.ModifyVolumeStatus	1targetVolumeAttributesClassName:s 2!status:s
 core.v1.NFSVolumeSource	1!server:s 2!path:s 3readOnly:b
 core.v1.Namespace	1metadata:meta.v1.ObjectMeta 2spec:core.v1.NamespaceSpec 3status:core.v1.NamespaceStatus
@@ -189,188 +271,274 @@ core.v1.NamespaceSpec	1finalizers:*s
 core.v1.NamespaceStatus	1phase:s 2conditions:*core.v1.NamespaceCondition
 core.v1.Node	1metadata:meta.v1.ObjectMeta 2spec:core.v1.NodeSpec 3status:core.v1.NodeStatus
 core.v1.NodeAddress	1!type:s 2!address:s
-core.v1.NodeAffinity	1requiredDuringSchedulingIgnoredDuringExecution:core.v1.NodeSelector 2preferredDuringSchedulingIgnoredDuringExecution:*core.v1.PreferredSchedulingTerm
+core.v1.NodeAffinity	1?requiredDuringSchedulingIgnoredDuringExecution:core.v1.NodeSelector 2preferredDuringSchedulingIgnoredDuringExecution:*core.v1.PreferredSchedulingTerm
 core.v1.NodeCondition	1!type:s 2!status:s 3lastHeartbeatTime:t 4lastTransitionTime:t 5reason:s 6message:s
-core.v1.NodeConfigSource	2configMap:core.v1.ConfigMapNodeConfigSource
-core.v1.NodeConfigStatus	1assigned:core.v1.NodeConfigSource 2active:core.v1.NodeConfigSource 3lastKnownGood:core.v1.NodeConfigSource 4error:s
+core.v1.NodeConfigSource	2?configMap:core.v1.ConfigMapNodeConfigSource
+core.v1.NodeConfigStatus	1?assigned:core.v1.NodeConfigSource 2?active:core.v1.NodeConfigSource 3?lastKnownGood:core.v1.NodeConfigSource 4error:s
 core.v1.NodeDaemonEndpoints	1kubeletEndpoint:core.v1.DaemonEndpoint
-core.v1.NodeFeatures	1supplementalGroupsPolicy:b
-core.v1.NodeRuntimeHandler	1name:s 2features:core.v1.NodeRuntimeHandlerFeatures
-core.v1.NodeRuntimeHandlerFeatures	1recursiveReadOnlyMounts:b 2userNamespaces:b
+core.v1.NodeFeatures	1?supplementalGroupsPolicy:b
+core.v1.NodeRuntimeHandler	1!name:s 2?features:core.v1.NodeRuntimeHandlerFeatures
+core.v1.NodeRuntimeHandlerFeatures	1?recursiveReadOnlyMounts:b 2?userNamespaces:b
 core.v1.NodeSelector	1!nodeSelectorTerms:*core.v1.NodeSelectorTerm
 core.v1.NodeSelectorRequirement	1!key:s 2!operator:s 3values:*s
 core.v1.NodeSelectorTerm	1matchExpressions:*core.v1.NodeSelectorRequirement 2matchFields:*core.v1.NodeSelectorRequirement
-core.v1.NodeSpec	1podCIDR:s 7podCIDRs:*s 3providerID:s 4unschedulable:b 5taints:*core.v1.Taint 6configSource:core.v1.NodeConfigSource 2externalID:s
-core.v1.NodeStatus	1capacity:%q 2allocatable:%q 3phase:s 4conditions:*core.v1.NodeCondition 5addresses:*core.v1.NodeAddress 6daemonEndpoints:core.v1.NodeDaemonEndpoints 7nodeInfo:core.v1.NodeSystemInfo 8images:*core.v1.ContainerImage 9volumesInUse:*s 10volumesAttached:*core.v1.AttachedVolume 11config:core.v1.NodeConfigStatus 12runtimeHandlers:*core.v1.NodeRuntimeHandler 13features:core.v1.NodeFeatures
-core.v1.NodeSwapStatus	1capacity:i
-core.v1.NodeSystemInfo	1!machineID:s 2!systemUUID:s 3!bootID:s 4!kernelVersion:s 5!osImage:s 6!containerRuntimeVersion:s 7!kubeletVersion:s 8!kubeProxyVersion:s 9!operatingSystem:s 10!architecture:s 11swap:core.v1.NodeSwapStatus
+core.v1.NodeSpec	1podCIDR:s 2externalID:s 3providerID:s 4unschedulable:b 5taints:*core.v1.Taint 6?configSource:core.v1.NodeConfigSource 7podCIDRs:*s
+core.v1.NodeStatus	1capacity:%q 2allocatable:%q 3phase:s 4conditions:*core.v1.NodeCondition 5addresses:*core.v1.NodeAddress 6daemonEndpoints:core.v1.NodeDaemonEndpoints 7nodeInfo:core.v1.NodeSystemInfo 8images:*core.v1.ContainerImage 9volumesInUse:*s 10volumesAttached:*core.v1.AttachedVolume 11?config:core.v1.NodeConfigStatus 12runtimeHandlers:*core.v1.NodeRuntimeHandler 13?features:core.v1.NodeFeatures 14declaredFeatures:*s
+core.v1.NodeSwapStatus	1?capacity:i
+core.v1.NodeSystemInfo	1!machineID:s 2!systemUUID:s 3!bootID:s 4!kernelVersion:s 5!osImage:s 6!containerRuntimeVersion:s 7!kubeletVersion:s 8!kubeProxyVersion:s 9!operatingSystem:s 10!architecture:s 11?swap:core.v1.NodeSwapStatus
 core.v1.ObjectFieldSelector	1apiVersion:s 2!fieldPath:s
 core.v1.ObjectReference	1kind:s 2namespace:s 3name:s 4uid:s 5apiVersion:s 6resourceVersion:s 7fieldPath:s
 core.v1.PersistentVolume	1metadata:meta.v1.ObjectMeta 2spec:core.v1.PersistentVolumeSpec 3status:core.v1.PersistentVolumeStatus
 core.v1.PersistentVolumeClaim	1metadata:meta.v1.ObjectMeta 2spec:core.v1.PersistentVolumeClaimSpec 3status:core.v1.PersistentVolumeClaimStatus
 core.v1.PersistentVolumeClaimCondition	1!type:s 2!status:s 3lastProbeTime:t 4lastTransitionTime:t 5reason:s 6message:s
-core.v1.PersistentVolumeClaimSpec	1accessModes:*s 4selector:meta.v1.LabelSelector 2resources:core.v1.VolumeResourceRequirements 3volumeName:s 5!storageClassName:s 6volumeMode:s 7dataSource:core.v1.TypedLocalObjectReference 8dataSourceRef:core.v1.TypedObjectReference 9volumeAttributesClassName:s
-core.v1.PersistentVolumeClaimStatus	1phase:s 2accessModes:*s 3capacity:%q 4conditions:*core.v1.PersistentVolumeClaimCondition 5allocatedResources:%q 7allocatedResourceStatuses:%s 8currentVolumeAttributesClassName:s 9modifyVolumeStatus:core.v1.ModifyVolumeStatus
+core.v1.PersistentVolumeClaimSpec	1accessModes:*s 2resources:core.v1.VolumeResourceRequirements 3volumeName:s 4?selector:meta.v1.LabelSelector 5?storageClassName:s 6?volumeMode:s 7?dataSource:core.v1.TypedLocalObjectReference 8?dataSourceRef:core.v1.TypedObjectReference 9?volumeAttributesClassName:s
+core.v1.PersistentVolumeClaimStatus	1phase:s 2accessModes:*s 3capacity:%q 4conditions:*core.v1.PersistentVolumeClaimCondition 5allocatedResources:%q 7allocatedResourceStatuses:%s 8?currentVolumeAttributesClassName:s 9?modifyVolumeStatus:core.v1.ModifyVolumeStatus
 core.v1.PersistentVolumeClaimTemplate	1metadata:meta.v1.ObjectMeta 2!spec:core.v1.PersistentVolumeClaimSpec
 core.v1.PersistentVolumeClaimVolumeSource	1!claimName:s 2readOnly:b
-core.v1.PersistentVolumeSource	1gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource 2awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource 3hostPath:core.v1.HostPathVolumeSource 4glusterfs:core.v1.GlusterfsPersistentVolumeSource 5nfs:core.v1.NFSVolumeSource 6rbd:core.v1.RBDPersistentVolumeSource 7iscsi:core.v1.ISCSIPersistentVolumeSource 8cinder:core.v1.CinderPersistentVolumeSource 9cephfs:core.v1.CephFSPersistentVolumeSource 10fc:core.v1.FCVolumeSource 11flocker:core.v1.FlockerVolumeSource 12flexVolume:core.v1.FlexPersistentVolumeSource 13azureFile:core.v1.AzureFilePersistentVolumeSource 14vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource 15quobyte:core.v1.QuobyteVolumeSource 16azureDisk:core.v1.AzureDiskVolumeSource 17photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource 18portworxVolume:core.v1.PortworxVolumeSource 19scaleIO:core.v1.ScaleIOPersistentVolumeSource 20local:core.v1.LocalVolumeSource 21storageos:core.v1.StorageOSPersistentVolumeSource 22csi:core.v1.CSIPersistentVolumeSource
-core.v1.PersistentVolumeSpec	1capacity:%q 2<persistentVolumeSource:core.v1.PersistentVolumeSource 3accessModes:*s 4claimRef:core.v1.ObjectReference 5persistentVolumeReclaimPolicy:s 6!storageClassName:s 7mountOptions:*s 8volumeMode:s 9nodeAffinity:core.v1.VolumeNodeAffinity 10volumeAttributesClassName:s
-core.v1.PersistentVolumeStatus	1phase:s 2message:s 3reason:s 4lastPhaseTransitionTime:t
+core.v1.PersistentVolumeSource	1?gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource 2?awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource 3?hostPath:core.v1.HostPathVolumeSource 4?glusterfs:core.v1.GlusterfsPersistentVolumeSource 5?nfs:core.v1.NFSVolumeSource 6?rbd:core.v1.RBDPersistentVolumeSource 7?iscsi:core.v1.ISCSIPersistentVolumeSource 8?cinder:core.v1.CinderPersistentVolumeSource 9?cephfs:core.v1.CephFSPersistentVolumeSource 10?fc:core.v1.FCVolumeSource 11?flocker:core.v1.FlockerVolumeSource 12?flexVolume:core.v1.FlexPersistentVolumeSource 13?azureFile:core.v1.AzureFilePersistentVolumeSource 14?vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource 15?quobyte:core.v1.QuobyteVolumeSource 16?azureDisk:core.v1.AzureDiskVolumeSource 17?photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource 18?portworxVolume:core.v1.PortworxVolumeSource 19?scaleIO:core.v1.ScaleIOPersistentVolumeSource 20?local:core.v1.LocalVolumeSource 21?storageos:core.v1.StorageOSPersistentVolumeSource 22?csi:core.v1.CSIPersistentVolumeSource
+core.v1.PersistentVolumeSpec	1capacity:%q 2<persistentVolumeSource:core.v1.PersistentVolumeSource 3accessModes:*s 4?claimRef:core.v1.ObjectReference 5persistentVolumeReclaimPolicy:s 6storageClassName:s 7mountOptions:*s 8?volumeMode:s 9?nodeAffinity:core.v1.VolumeNodeAffinity 10?volumeAttributesClassName:s
+core.v1.PersistentVolumeStatus	1phase:s 2message:s 3reason:s 4?lastPhaseTransitionTime:t
 core.v1.PhotonPersistentDiskVolumeSource	1!pdID:s 2fsType:s
 core.v1.Pod	1metadata:meta.v1.ObjectMeta 2spec:core.v1.PodSpec 3status:core.v1.PodStatus
 core.v1.PodAffinity	1requiredDuringSchedulingIgnoredDuringExecution:*core.v1.PodAffinityTerm 2preferredDuringSchedulingIgnoredDuringExecution:*core.v1.WeightedPodAffinityTerm
-core.v1.PodAffinityTerm	1labelSelector:meta.v1.LabelSelector 2namespaces:*s 3!topologyKey:s 4namespaceSelector:meta.v1.LabelSelector 5matchLabelKeys:*s 6mismatchLabelKeys:*s
+core.v1.PodAffinityTerm	1?labelSelector:meta.v1.LabelSelector 2namespaces:*s 3!topologyKey:s 4?namespaceSelector:meta.v1.LabelSelector 5matchLabelKeys:*s 6mismatchLabelKeys:*s
 core.v1.PodAntiAffinity	1requiredDuringSchedulingIgnoredDuringExecution:*core.v1.PodAffinityTerm 2preferredDuringSchedulingIgnoredDuringExecution:*core.v1.WeightedPodAffinityTerm
-core.v1.PodCondition	1!type:s 7observedGeneration:i 2!status:s 3lastProbeTime:t 4lastTransitionTime:t 5reason:s 6message:s
+core.v1.PodCertificateProjection	1signerName:s 2keyType:s 3?maxExpirationSeconds:i 4credentialBundlePath:s 5keyPath:s 6certificateChainPath:s 7userAnnotations:%s
+core.v1.PodCondition	1!type:s 2!status:s 3lastProbeTime:t 4lastTransitionTime:t 5reason:s 6message:s 7observedGeneration:i
 core.v1.PodDNSConfig	1nameservers:*s 2searches:*s 3options:*core.v1.PodDNSConfigOption
-core.v1.PodDNSConfigOption	1name:s 2value:s
+core.v1.PodDNSConfigOption	1name:s 2?value:s
+core.v1.PodExtendedResourceClaimStatus	1!requestMappings:*core.v1.ContainerExtendedResourceRequest 2!resourceClaimName:s
 core.v1.PodIP	1!ip:s
 core.v1.PodOS	1!name:s
 core.v1.PodReadinessGate	1!conditionType:s
-core.v1.PodResourceClaim	1!name:s 3resourceClaimName:s 4resourceClaimTemplateName:s
-core.v1.PodResourceClaimStatus	1!name:s 2resourceClaimName:s
+core.v1.PodResourceClaim	1!name:s 3?resourceClaimName:s 4?resourceClaimTemplateName:s
+core.v1.PodResourceClaimStatus	1!name:s 2?resourceClaimName:s
 core.v1.PodSchedulingGate	1!name:s
-core.v1.PodSecurityContext	1seLinuxOptions:core.v1.SELinuxOptions 8windowsOptions:core.v1.WindowsSecurityContextOptions 2!runAsUser:i 6!runAsGroup:i 3!runAsNonRoot:b 4supplementalGroups:*i 12supplementalGroupsPolicy:s 5!fsGroup:i 7sysctls:*core.v1.Sysctl 9fsGroupChangePolicy:s 10seccompProfile:core.v1.SeccompProfile 11appArmorProfile:core.v1.AppArmorProfile 13seLinuxChangePolicy:s
-core.v1.PodSpec	1volumes:*core.v1.Volume 20initContainers:*core.v1.Container 2!containers:*core.v1.Container 34ephemeralContainers:*core.v1.EphemeralContainer 3restartPolicy:s 4!terminationGracePeriodSeconds:i 5!activeDeadlineSeconds:i 6dnsPolicy:s 7nodeSelector:%s 8serviceAccountName:s 9serviceAccount:s 21!automountServiceAccountToken:b 10nodeName:s 11hostNetwork:b 12hostPID:b 13hostIPC:b 27!shareProcessNamespace:b 14securityContext:core.v1.PodSecurityContext 15imagePullSecrets:*core.v1.LocalObjectReference 16hostname:s 17subdomain:s 18affinity:core.v1.Affinity 19schedulerName:s 22tolerations:*core.v1.Toleration 23hostAliases:*core.v1.HostAlias 24priorityClassName:s 25!priority:i 26dnsConfig:core.v1.PodDNSConfig 28readinessGates:*core.v1.PodReadinessGate 29runtimeClassName:s 30!enableServiceLinks:b 31preemptionPolicy:s 32overhead:%q 33topologySpreadConstraints:*core.v1.TopologySpreadConstraint 35!setHostnameAsFQDN:b 36os:core.v1.PodOS 37!hostUsers:b 38schedulingGates:*core.v1.PodSchedulingGate 39resourceClaims:*core.v1.PodResourceClaim 40resources:core.v1.ResourceRequirements
-core.v1.PodStatus	17observedGeneration:i 1phase:s 2conditions:*core.v1.PodCondition 3message:s 4reason:s 11nominatedNodeName:s 5hostIP:s 16hostIPs:*core.v1.HostIP 6podIP:s 12podIPs:*core.v1.PodIP 7startTime:t 10initContainerStatuses:*core.v1.ContainerStatus 8containerStatuses:*core.v1.ContainerStatus 9qosClass:s 13ephemeralContainerStatuses:*core.v1.ContainerStatus 14resize:s 15resourceClaimStatuses:*core.v1.PodResourceClaimStatus
+core.v1.PodSecurityContext	1?seLinuxOptions:core.v1.SELinuxOptions 2?runAsUser:i 3?runAsNonRoot:b 4supplementalGroups:*i 5?fsGroup:i 6?runAsGroup:i 7sysctls:*core.v1.Sysctl 8?windowsOptions:core.v1.WindowsSecurityContextOptions 9?fsGroupChangePolicy:s 10?seccompProfile:core.v1.SeccompProfile 11?appArmorProfile:core.v1.AppArmorProfile 12?supplementalGroupsPolicy:s 13?seLinuxChangePolicy:s
+core.v1.PodSpec	1volumes:*core.v1.Volume 2!containers:*core.v1.Container 3restartPolicy:s 4?terminationGracePeriodSeconds:i 5?activeDeadlineSeconds:i 6dnsPolicy:s 7nodeSelector:%s 8serviceAccountName:s 9serviceAccount:s 10nodeName:s 11hostNetwork:b 12hostPID:b 13hostIPC:b 14?securityContext:core.v1.PodSecurityContext 15imagePullSecrets:*core.v1.LocalObjectReference 16hostname:s 17subdomain:s 18?affinity:core.v1.Affinity 19schedulerName:s 20initContainers:*core.v1.Container 21?automountServiceAccountToken:b 22tolerations:*core.v1.Toleration 23hostAliases:*core.v1.HostAlias 24priorityClassName:s 25?priority:i 26?dnsConfig:core.v1.PodDNSConfig 27?shareProcessNamespace:b 28readinessGates:*core.v1.PodReadinessGate 29?runtimeClassName:s 30?enableServiceLinks:b 31?preemptionPolicy:s 32overhead:%q 33topologySpreadConstraints:*core.v1.TopologySpreadConstraint 34ephemeralContainers:*core.v1.EphemeralContainer 35?setHostnameAsFQDN:b 36?os:core.v1.PodOS 37?hostUsers:b 38schedulingGates:*core.v1.PodSchedulingGate 39resourceClaims:*core.v1.PodResourceClaim 40?resources:core.v1.ResourceRequirements 41?hostnameOverride:s 42?workloadRef:core.v1.WorkloadReference
+core.v1.PodStatus	1phase:s 2conditions:*core.v1.PodCondition 3message:s 4reason:s 5hostIP:s 6podIP:s 7?startTime:t 8containerStatuses:*core.v1.ContainerStatus 9qosClass:s 10initContainerStatuses:*core.v1.ContainerStatus 11nominatedNodeName:s 12podIPs:*core.v1.PodIP 13ephemeralContainerStatuses:*core.v1.ContainerStatus 14resize:s 15resourceClaimStatuses:*core.v1.PodResourceClaimStatus 16hostIPs:*core.v1.HostIP 17observedGeneration:i 18?extendedResourceClaimStatus:core.v1.PodExtendedResourceClaimStatus 19allocatedResources:%q 20?resources:core.v1.ResourceRequirements
+core.v1.PodStatusResult	1metadata:meta.v1.ObjectMeta 2status:core.v1.PodStatus
 core.v1.PodTemplate	1metadata:meta.v1.ObjectMeta 2template:core.v1.PodTemplateSpec
 core.v1.PodTemplateSpec	1metadata:meta.v1.ObjectMeta 2spec:core.v1.PodSpec
-core.v1.PortStatus	1!port:i 2!protocol:s 3error:s
+core.v1.PortStatus	1!port:i 2!protocol:s 3?error:s
 core.v1.PortworxVolumeSource	1!volumeID:s 2fsType:s 3readOnly:b
 core.v1.PreferredSchedulingTerm	1!weight:i 2!preference:core.v1.NodeSelectorTerm
-core.v1.Probe	1<handler:core.v1.ProbeHandler 2initialDelaySeconds:i 3timeoutSeconds:i 4periodSeconds:i 5successThreshold:i 6failureThreshold:i 7!terminationGracePeriodSeconds:i
-core.v1.ProbeHandler	1exec:core.v1.ExecAction 2httpGet:core.v1.HTTPGetAction 3tcpSocket:core.v1.TCPSocketAction 4grpc:core.v1.GRPCAction
-core.v1.ProjectedVolumeSource	1sources:*core.v1.VolumeProjection 2!defaultMode:i
+core.v1.Probe	1<handler:core.v1.ProbeHandler 2initialDelaySeconds:i 3timeoutSeconds:i 4periodSeconds:i 5successThreshold:i 6failureThreshold:i 7?terminationGracePeriodSeconds:i
+core.v1.ProbeHandler	1?exec:core.v1.ExecAction 2?httpGet:core.v1.HTTPGetAction 3?tcpSocket:core.v1.TCPSocketAction 4?grpc:core.v1.GRPCAction
+core.v1.ProjectedVolumeSource	1!sources:*core.v1.VolumeProjection 2?defaultMode:i
 core.v1.QuobyteVolumeSource	1!registry:s 2!volume:s 3readOnly:b 4user:s 5group:s 6tenant:s
-core.v1.RBDPersistentVolumeSource	1!monitors:*s 2!image:s 3fsType:s 4pool:s 5user:s 6keyring:s 7secretRef:core.v1.SecretReference 8readOnly:b
-core.v1.RBDVolumeSource	1!monitors:*s 2!image:s 3fsType:s 4pool:s 5user:s 6keyring:s 7secretRef:core.v1.LocalObjectReference 8readOnly:b
+core.v1.RBDPersistentVolumeSource	1!monitors:*s 2!image:s 3fsType:s 4pool:s 5user:s 6keyring:s 7?secretRef:core.v1.SecretReference 8readOnly:b
+core.v1.RBDVolumeSource	1!monitors:*s 2!image:s 3fsType:s 4pool:s 5user:s 6keyring:s 7?secretRef:core.v1.LocalObjectReference 8readOnly:b
+core.v1.RangeAllocation	1metadata:meta.v1.ObjectMeta 2!range:s 3!data:y
 core.v1.ReplicationController	1metadata:meta.v1.ObjectMeta 2spec:core.v1.ReplicationControllerSpec 3status:core.v1.ReplicationControllerStatus
 core.v1.ReplicationControllerCondition	1!type:s 2!status:s 3lastTransitionTime:t 4reason:s 5message:s
-core.v1.ReplicationControllerSpec	1!replicas:i 4minReadySeconds:i 2selector:%s 3template:core.v1.PodTemplateSpec
-core.v1.ReplicationControllerStatus	1!replicas:i 2fullyLabeledReplicas:i 4readyReplicas:i 5availableReplicas:i 3observedGeneration:i 6conditions:*core.v1.ReplicationControllerCondition
+core.v1.ReplicationControllerSpec	1?replicas:i 2selector:%s 3?template:core.v1.PodTemplateSpec 4minReadySeconds:i
+core.v1.ReplicationControllerStatus	1!replicas:i 2fullyLabeledReplicas:i 3observedGeneration:i 4readyReplicas:i 5availableReplicas:i 6conditions:*core.v1.ReplicationControllerCondition
 core.v1.ResourceClaim	1!name:s 2request:s
 core.v1.ResourceFieldSelector	1containerName:s 2!resource:s 3divisor:q
 core.v1.ResourceHealth	1!resourceID:s 2health:s
 core.v1.ResourceQuota	1metadata:meta.v1.ObjectMeta 2spec:core.v1.ResourceQuotaSpec 3status:core.v1.ResourceQuotaStatus
-core.v1.ResourceQuotaSpec	1hard:%q 2scopes:*s 3scopeSelector:core.v1.ScopeSelector
+core.v1.ResourceQuotaSpec	1hard:%q 2scopes:*s 3?scopeSelector:core.v1.ScopeSelector
 core.v1.ResourceQuotaStatus	1hard:%q 2used:%q
 core.v1.ResourceRequirements	1limits:%q 2requests:%q 3claims:*core.v1.ResourceClaim
 core.v1.ResourceStatus	1!name:s 2resources:*core.v1.ResourceHealth
 core.v1.SELinuxOptions	1user:s 2role:s 3type:s 4level:s
-core.v1.ScaleIOPersistentVolumeSource	1!gateway:s 2!system:s 3!secretRef:core.v1.SecretReference 4sslEnabled:b 5protectionDomain:s 6storagePool:s 7storageMode:s 8volumeName:s 9fsType:s 10readOnly:b
-core.v1.ScaleIOVolumeSource	1!gateway:s 2!system:s 3!secretRef:core.v1.LocalObjectReference 4sslEnabled:b 5protectionDomain:s 6storagePool:s 7storageMode:s 8volumeName:s 9fsType:s 10readOnly:b
+core.v1.ScaleIOPersistentVolumeSource	1!gateway:s 2!system:s 3?secretRef:core.v1.SecretReference 4sslEnabled:b 5protectionDomain:s 6storagePool:s 7storageMode:s 8volumeName:s 9fsType:s 10readOnly:b
+core.v1.ScaleIOVolumeSource	1!gateway:s 2!system:s 3?secretRef:core.v1.LocalObjectReference 4sslEnabled:b 5protectionDomain:s 6storagePool:s 7storageMode:s 8volumeName:s 9fsType:s 10readOnly:b
 core.v1.ScopeSelector	1matchExpressions:*core.v1.ScopedResourceSelectorRequirement
 core.v1.ScopedResourceSelectorRequirement	1!scopeName:s 2!operator:s 3values:*s
-core.v1.SeccompProfile	1!type:s 2localhostProfile:s
-core.v1.Secret	1metadata:meta.v1.ObjectMeta 5!immutable:b 2data:%y 4stringData:%s 3type:s
-core.v1.SecretEnvSource	1<localObjectReference:core.v1.LocalObjectReference 2!optional:b
-core.v1.SecretKeySelector	1<localObjectReference:core.v1.LocalObjectReference 2!key:s 3!optional:b
-core.v1.SecretProjection	1<localObjectReference:core.v1.LocalObjectReference 2items:*core.v1.KeyToPath 4!optional:b
+core.v1.SeccompProfile	1!type:s 2?localhostProfile:s
+core.v1.Secret	1metadata:meta.v1.ObjectMeta 2data:%y 3type:s 4stringData:%s 5?immutable:b
+core.v1.SecretEnvSource	1<localObjectReference:core.v1.LocalObjectReference 2?optional:b
+core.v1.SecretKeySelector	1<localObjectReference:core.v1.LocalObjectReference 2!key:s 3?optional:b
+core.v1.SecretProjection	1<localObjectReference:core.v1.LocalObjectReference 2items:*core.v1.KeyToPath 4?optional:b
 core.v1.SecretReference	1name:s 2namespace:s
-core.v1.SecretVolumeSource	1secretName:s 2items:*core.v1.KeyToPath 3!defaultMode:i 4!optional:b
-core.v1.SecurityContext	1capabilities:core.v1.Capabilities 2!privileged:b 3seLinuxOptions:core.v1.SELinuxOptions 10windowsOptions:core.v1.WindowsSecurityContextOptions 4!runAsUser:i 8!runAsGroup:i 5!runAsNonRoot:b 6!readOnlyRootFilesystem:b 7!allowPrivilegeEscalation:b 9procMount:s 11seccompProfile:core.v1.SeccompProfile 12appArmorProfile:core.v1.AppArmorProfile
+core.v1.SecretVolumeSource	1secretName:s 2items:*core.v1.KeyToPath 3?defaultMode:i 4?optional:b
+core.v1.SecurityContext	1?capabilities:core.v1.Capabilities 2?privileged:b 3?seLinuxOptions:core.v1.SELinuxOptions 4?runAsUser:i 5?runAsNonRoot:b 6?readOnlyRootFilesystem:b 7?allowPrivilegeEscalation:b 8?runAsGroup:i 9?procMount:s 10?windowsOptions:core.v1.WindowsSecurityContextOptions 11?seccompProfile:core.v1.SeccompProfile 12?appArmorProfile:core.v1.AppArmorProfile
 core.v1.Service	1metadata:meta.v1.ObjectMeta 2spec:core.v1.ServiceSpec 3status:core.v1.ServiceStatus
-core.v1.ServiceAccount	1metadata:meta.v1.ObjectMeta 2secrets:*core.v1.ObjectReference 3imagePullSecrets:*core.v1.LocalObjectReference 4!automountServiceAccountToken:b
-core.v1.ServiceAccountTokenProjection	1audience:s 2!expirationSeconds:i 3!path:s
-core.v1.ServicePort	1name:s 2protocol:s 6appProtocol:s 3!port:i 4targetPort:n 5nodePort:i
-core.v1.ServiceSpec	1ports:*core.v1.ServicePort 2selector:%s 3clusterIP:s 18clusterIPs:*s 4type:s 5externalIPs:*s 7sessionAffinity:s 8loadBalancerIP:s 9loadBalancerSourceRanges:*s 10externalName:s 11externalTrafficPolicy:s 12healthCheckNodePort:i 13publishNotReadyAddresses:b 14sessionAffinityConfig:core.v1.SessionAffinityConfig 19ipFamilies:*s 17ipFamilyPolicy:s 20!allocateLoadBalancerNodePorts:b 21loadBalancerClass:s 22internalTrafficPolicy:s 23trafficDistribution:s
+core.v1.ServiceAccount	1metadata:meta.v1.ObjectMeta 2secrets:*core.v1.ObjectReference 3imagePullSecrets:*core.v1.LocalObjectReference 4?automountServiceAccountToken:b
+core.v1.ServiceAccountTokenProjection	1audience:s 2?expirationSeconds:i 3!path:s
+core.v1.ServicePort	1name:s 2protocol:s 3!port:i 4targetPort:n 5nodePort:i 6?appProtocol:s
+core.v1.ServiceSpec	1ports:*core.v1.ServicePort 2selector:%s 3clusterIP:s 4type:s 5externalIPs:*s 7sessionAffinity:s 8loadBalancerIP:s 9loadBalancerSourceRanges:*s 10externalName:s 11externalTrafficPolicy:s 12healthCheckNodePort:i 13publishNotReadyAddresses:b 14?sessionAffinityConfig:core.v1.SessionAffinityConfig 17?ipFamilyPolicy:s 18clusterIPs:*s 19ipFamilies:*s 20?allocateLoadBalancerNodePorts:b 21?loadBalancerClass:s 22?internalTrafficPolicy:s 23?trafficDistribution:s
 core.v1.ServiceStatus	1loadBalancer:core.v1.LoadBalancerStatus 2conditions:*meta.v1.Condition
-core.v1.SessionAffinityConfig	1clientIP:core.v1.ClientIPConfig
+core.v1.SessionAffinityConfig	1?clientIP:core.v1.ClientIPConfig
 core.v1.SleepAction	1!seconds:i
-core.v1.StorageOSPersistentVolumeSource	1volumeName:s 2volumeNamespace:s 3fsType:s 4readOnly:b 5secretRef:core.v1.ObjectReference
-core.v1.StorageOSVolumeSource	1volumeName:s 2volumeNamespace:s 3fsType:s 4readOnly:b 5secretRef:core.v1.LocalObjectReference
+core.v1.StorageOSPersistentVolumeSource	1volumeName:s 2volumeNamespace:s 3fsType:s 4readOnly:b 5?secretRef:core.v1.ObjectReference
+core.v1.StorageOSVolumeSource	1volumeName:s 2volumeNamespace:s 3fsType:s 4readOnly:b 5?secretRef:core.v1.LocalObjectReference
 core.v1.Sysctl	1!name:s 2!value:s
 core.v1.TCPSocketAction	1!port:n 2host:s
-core.v1.Taint	1!key:s 2value:s 3!effect:s 4timeAdded:t
-core.v1.Toleration	1key:s 2operator:s 3value:s 4effect:s 5!tolerationSeconds:i
+core.v1.Taint	1!key:s 2value:s 3!effect:s 4?timeAdded:t
+core.v1.Toleration	1key:s 2operator:s 3value:s 4effect:s 5?tolerationSeconds:i
 core.v1.TopologySelectorLabelRequirement	1!key:s 2!values:*s
 core.v1.TopologySelectorTerm	1matchLabelExpressions:*core.v1.TopologySelectorLabelRequirement
-core.v1.TopologySpreadConstraint	1!maxSkew:i 2!topologyKey:s 3!whenUnsatisfiable:s 4labelSelector:meta.v1.LabelSelector 5!minDomains:i 6nodeAffinityPolicy:s 7nodeTaintsPolicy:s 8matchLabelKeys:*s
-core.v1.TypedLocalObjectReference	1apiGroup:s 2!kind:s 3!name:s
-core.v1.TypedObjectReference	1apiGroup:s 2!kind:s 3!name:s 4namespace:s
+core.v1.TopologySpreadConstraint	1!maxSkew:i 2!topologyKey:s 3!whenUnsatisfiable:s 4?labelSelector:meta.v1.LabelSelector 5?minDomains:i 6?nodeAffinityPolicy:s 7?nodeTaintsPolicy:s 8matchLabelKeys:*s
+core.v1.TypedLocalObjectReference	1?apiGroup:s 2!kind:s 3!name:s
+core.v1.TypedObjectReference	1?apiGroup:s 2!kind:s 3!name:s 4?namespace:s
 core.v1.Volume	1!name:s 2<volumeSource:core.v1.VolumeSource
 core.v1.VolumeDevice	1!name:s 2!devicePath:s
-core.v1.VolumeMount	1!name:s 2readOnly:b 7recursiveReadOnly:s 3!mountPath:s 4subPath:s 5mountPropagation:s 6subPathExpr:s
-core.v1.VolumeMountStatus	1!name:s 2!mountPath:s 3readOnly:b 4recursiveReadOnly:s
-core.v1.VolumeNodeAffinity	1required:core.v1.NodeSelector
-core.v1.VolumeProjection	1secret:core.v1.SecretProjection 2downwardAPI:core.v1.DownwardAPIProjection 3configMap:core.v1.ConfigMapProjection 4serviceAccountToken:core.v1.ServiceAccountTokenProjection 5clusterTrustBundle:core.v1.ClusterTrustBundleProjection
+core.v1.VolumeMount	1!name:s 2readOnly:b 3!mountPath:s 4subPath:s 5?mountPropagation:s 6subPathExpr:s 7?recursiveReadOnly:s
+core.v1.VolumeMountStatus	1!name:s 2!mountPath:s 3readOnly:b 4?recursiveReadOnly:s
+core.v1.VolumeNodeAffinity	1?required:core.v1.NodeSelector
+core.v1.VolumeProjection	1?secret:core.v1.SecretProjection 2?downwardAPI:core.v1.DownwardAPIProjection 3?configMap:core.v1.ConfigMapProjection 4?serviceAccountToken:core.v1.ServiceAccountTokenProjection 5?clusterTrustBundle:core.v1.ClusterTrustBundleProjection 6?podCertificate:core.v1.PodCertificateProjection
 core.v1.VolumeResourceRequirements	1limits:%q 2requests:%q
-core.v1.VolumeSource	1hostPath:core.v1.HostPathVolumeSource 2emptyDir:core.v1.EmptyDirVolumeSource 3gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource 4awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource 5gitRepo:core.v1.GitRepoVolumeSource 6secret:core.v1.SecretVolumeSource 7nfs:core.v1.NFSVolumeSource 8iscsi:core.v1.ISCSIVolumeSource 9glusterfs:core.v1.GlusterfsVolumeSource 10persistentVolumeClaim:core.v1.PersistentVolumeClaimVolumeSource 11rbd:core.v1.RBDVolumeSource 12flexVolume:core.v1.FlexVolumeSource 13cinder:core.v1.CinderVolumeSource 14cephfs:core.v1.CephFSVolumeSource 15flocker:core.v1.FlockerVolumeSource 16downwardAPI:core.v1.DownwardAPIVolumeSource 17fc:core.v1.FCVolumeSource 18azureFile:core.v1.AzureFileVolumeSource 19configMap:core.v1.ConfigMapVolumeSource 20vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource 21quobyte:core.v1.QuobyteVolumeSource 22azureDisk:core.v1.AzureDiskVolumeSource 23photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource 26projected:core.v1.ProjectedVolumeSource 24portworxVolume:core.v1.PortworxVolumeSource 25scaleIO:core.v1.ScaleIOVolumeSource 27storageos:core.v1.StorageOSVolumeSource 28csi:core.v1.CSIVolumeSource 29ephemeral:core.v1.EphemeralVolumeSource 30image:core.v1.ImageVolumeSource
+core.v1.VolumeSource	1?hostPath:core.v1.HostPathVolumeSource 2?emptyDir:core.v1.EmptyDirVolumeSource 3?gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource 4?awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource 5?gitRepo:core.v1.GitRepoVolumeSource 6?secret:core.v1.SecretVolumeSource 7?nfs:core.v1.NFSVolumeSource 8?iscsi:core.v1.ISCSIVolumeSource 9?glusterfs:core.v1.GlusterfsVolumeSource 10?persistentVolumeClaim:core.v1.PersistentVolumeClaimVolumeSource 11?rbd:core.v1.RBDVolumeSource 12?flexVolume:core.v1.FlexVolumeSource 13?cinder:core.v1.CinderVolumeSource 14?cephfs:core.v1.CephFSVolumeSource 15?flocker:core.v1.FlockerVolumeSource 16?downwardAPI:core.v1.DownwardAPIVolumeSource 17?fc:core.v1.FCVolumeSource 18?azureFile:core.v1.AzureFileVolumeSource 19?configMap:core.v1.ConfigMapVolumeSource 20?vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource 21?quobyte:core.v1.QuobyteVolumeSource 22?azureDisk:core.v1.AzureDiskVolumeSource 23?photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource 24?portworxVolume:core.v1.PortworxVolumeSource 25?scaleIO:core.v1.ScaleIOVolumeSource 26?projected:core.v1.ProjectedVolumeSource 27?storageos:core.v1.StorageOSVolumeSource 28?csi:core.v1.CSIVolumeSource 29?ephemeral:core.v1.EphemeralVolumeSource 30?image:core.v1.ImageVolumeSource
 core.v1.VsphereVirtualDiskVolumeSource	1!volumePath:s 2fsType:s 3storagePolicyName:s 4storagePolicyID:s
 core.v1.WeightedPodAffinityTerm	1!weight:i 2!podAffinityTerm:core.v1.PodAffinityTerm
-core.v1.WindowsSecurityContextOptions	1gmsaCredentialSpecName:s 2gmsaCredentialSpec:s 3runAsUserName:s 4hostProcess:b
-discovery.v1.Endpoint	1!addresses:*s 2conditions:discovery.v1.EndpointConditions 3hostname:s 4targetRef:core.v1.ObjectReference 5deprecatedTopology:%s 6nodeName:s 7zone:s 8hints:discovery.v1.EndpointHints
-discovery.v1.EndpointConditions	1!ready:b 2!serving:b 3!terminating:b
+core.v1.WindowsSecurityContextOptions	1?gmsaCredentialSpecName:s 2?gmsaCredentialSpec:s 3?runAsUserName:s 4?hostProcess:b
+core.v1.WorkloadReference	1!name:s 2!podGroup:s 3podGroupReplicaKey:s
+discovery.v1.Endpoint	1!addresses:*s 2conditions:discovery.v1.EndpointConditions 3?hostname:s 4?targetRef:core.v1.ObjectReference 5deprecatedTopology:%s 6?nodeName:s 7?zone:s 8?hints:discovery.v1.EndpointHints
+discovery.v1.EndpointConditions	1?ready:b 2?serving:b 3?terminating:b
 discovery.v1.EndpointHints	1forZones:*discovery.v1.ForZone 2forNodes:*discovery.v1.ForNode
-discovery.v1.EndpointPort	1name:s 2protocol:s 3port:i 4appProtocol:s
-discovery.v1.EndpointSlice	1metadata:meta.v1.ObjectMeta 4!addressType:s 2endpoints:*discovery.v1.Endpoint 3ports:*discovery.v1.EndpointPort
+discovery.v1.EndpointPort	1?name:s 2?protocol:s 3?port:i 4?appProtocol:s
+discovery.v1.EndpointSlice	1metadata:meta.v1.ObjectMeta 2!endpoints:*discovery.v1.Endpoint 3!ports:*discovery.v1.EndpointPort 4!addressType:s
 discovery.v1.ForNode	1!name:s
 discovery.v1.ForZone	1!name:s
-events.v1.Event	1metadata:meta.v1.ObjectMeta 2!eventTime:T 3series:events.v1.EventSeries 4reportingController:s 5reportingInstance:s 6action:s 7reason:s 8regarding:core.v1.ObjectReference 9related:core.v1.ObjectReference 10note:s 11type:s 12deprecatedSource:core.v1.EventSource 13deprecatedFirstTimestamp:t 14deprecatedLastTimestamp:t 15deprecatedCount:i
+events.v1.Event	1!metadata:meta.v1.ObjectMeta 2!eventTime:T 3?series:events.v1.EventSeries 4reportingController:s 5reportingInstance:s 6action:s 7reason:s 8regarding:core.v1.ObjectReference 9?related:core.v1.ObjectReference 10note:s 11type:s 12deprecatedSource:core.v1.EventSource 13deprecatedFirstTimestamp:t 14deprecatedLastTimestamp:t 15deprecatedCount:i
 events.v1.EventSeries	1!count:i 2!lastObservedTime:T
+flowcontrol.v1.ExemptPriorityLevelConfiguration	1?nominalConcurrencyShares:i 2?lendablePercent:i
+flowcontrol.v1.FlowDistinguisherMethod	1!type:s
+flowcontrol.v1.FlowSchema	1metadata:meta.v1.ObjectMeta 2spec:flowcontrol.v1.FlowSchemaSpec 3status:flowcontrol.v1.FlowSchemaStatus
+flowcontrol.v1.FlowSchemaCondition	1type:s 2status:s 3lastTransitionTime:t 4reason:s 5message:s
+flowcontrol.v1.FlowSchemaSpec	1!priorityLevelConfiguration:flowcontrol.v1.PriorityLevelConfigurationReference 2!matchingPrecedence:i 3?distinguisherMethod:flowcontrol.v1.FlowDistinguisherMethod 4rules:*flowcontrol.v1.PolicyRulesWithSubjects
+flowcontrol.v1.FlowSchemaStatus	1conditions:*flowcontrol.v1.FlowSchemaCondition
+flowcontrol.v1.GroupSubject	1!name:s
+flowcontrol.v1.LimitResponse	1!type:s 2?queuing:flowcontrol.v1.QueuingConfiguration
+flowcontrol.v1.LimitedPriorityLevelConfiguration	1?nominalConcurrencyShares:i 2limitResponse:flowcontrol.v1.LimitResponse 3?lendablePercent:i 4?borrowingLimitPercent:i
+flowcontrol.v1.NonResourcePolicyRule	1!verbs:*s 6!nonResourceURLs:*s
+flowcontrol.v1.PolicyRulesWithSubjects	1!subjects:*flowcontrol.v1.Subject 2resourceRules:*flowcontrol.v1.ResourcePolicyRule 3nonResourceRules:*flowcontrol.v1.NonResourcePolicyRule
+flowcontrol.v1.PriorityLevelConfiguration	1metadata:meta.v1.ObjectMeta 2spec:flowcontrol.v1.PriorityLevelConfigurationSpec 3status:flowcontrol.v1.PriorityLevelConfigurationStatus
+flowcontrol.v1.PriorityLevelConfigurationCondition	1type:s 2status:s 3lastTransitionTime:t 4reason:s 5message:s
+flowcontrol.v1.PriorityLevelConfigurationReference	1!name:s
+flowcontrol.v1.PriorityLevelConfigurationSpec	1!type:s 2?limited:flowcontrol.v1.LimitedPriorityLevelConfiguration 3?exempt:flowcontrol.v1.ExemptPriorityLevelConfiguration
+flowcontrol.v1.PriorityLevelConfigurationStatus	1conditions:*flowcontrol.v1.PriorityLevelConfigurationCondition
+flowcontrol.v1.QueuingConfiguration	1!queues:i 2!handSize:i 3!queueLengthLimit:i
+flowcontrol.v1.ResourcePolicyRule	1!verbs:*s 2!apiGroups:*s 3!resources:*s 4clusterScope:b 5!namespaces:*s
+flowcontrol.v1.ServiceAccountSubject	1!namespace:s 2!name:s
+flowcontrol.v1.Subject	1!kind:s 2?user:flowcontrol.v1.UserSubject 3?group:flowcontrol.v1.GroupSubject 4?serviceAccount:flowcontrol.v1.ServiceAccountSubject
+flowcontrol.v1.UserSubject	1!name:s
 meta.v1.APIGroup	1!name:s 2!versions:*meta.v1.GroupVersionForDiscovery 3preferredVersion:meta.v1.GroupVersionForDiscovery 4serverAddressByClientCIDRs:*meta.v1.ServerAddressByClientCIDR
+meta.v1.APIGroupList	1!groups:*meta.v1.APIGroup
+meta.v1.APIResource	1!name:s 2!namespaced:b 3!kind:s 4!verbs:l 5shortNames:*s 6!singularName:s 7categories:*s 8group:s 9version:s 10storageVersionHash:s
+meta.v1.APIResourceList	1!groupVersion:s 2!resources:*meta.v1.APIResource
 meta.v1.APIVersions	1!versions:*s 2!serverAddressByClientCIDRs:*meta.v1.ServerAddressByClientCIDR
 meta.v1.Condition	1!type:s 2!status:s 3observedGeneration:i 4!lastTransitionTime:t 5!reason:s 6!message:s
-meta.v1.DeleteOptions	1!gracePeriodSeconds:i 2preconditions:meta.v1.Preconditions 3!orphanDependents:b 4propagationPolicy:s 5dryRun:*s 6ignoreStoreReadErrorWithClusterBreakingPotential:b
+meta.v1.DeleteOptions	1?gracePeriodSeconds:i 2?preconditions:meta.v1.Preconditions 3?orphanDependents:b 4?propagationPolicy:s 5dryRun:*s 6?ignoreStoreReadErrorWithClusterBreakingPotential:b
 meta.v1.FieldSelectorRequirement	1!key:s 2!operator:s 3values:*s
+meta.v1.GroupResource	1!group:s 2!resource:s
 meta.v1.GroupVersionForDiscovery	1!groupVersion:s 2!version:s
 meta.v1.LabelSelector	1matchLabels:%s 2matchExpressions:*meta.v1.LabelSelectorRequirement
 meta.v1.LabelSelectorRequirement	1!key:s 2!operator:s 3values:*s
-meta.v1.ListMeta	1selfLink:s 2resourceVersion:s 3continue:s 4remainingItemCount:i
-meta.v1.ManagedFieldsEntry	1manager:s 2operation:s 3apiVersion:s 4time:t 6fieldsType:s 7fieldsV1:f 8subresource:s
-meta.v1.ObjectMeta	1name:s 2generateName:s 3namespace:s 4selfLink:s 5uid:s 6resourceVersion:s 7generation:i 8creationTimestamp:t 9deletionTimestamp:t 10!deletionGracePeriodSeconds:i 11labels:%s 12annotations:%s 13ownerReferences:*meta.v1.OwnerReference 14finalizers:*s 17managedFields:*meta.v1.ManagedFieldsEntry
-meta.v1.OwnerReference	5!apiVersion:s 1!kind:s 3!name:s 4!uid:s 6!controller:b 7!blockOwnerDeletion:b
-meta.v1.Preconditions	1uid:s 2resourceVersion:s
+meta.v1.ListMeta	1selfLink:s 2resourceVersion:s 3continue:s 4?remainingItemCount:i
+meta.v1.ManagedFieldsEntry	1manager:s 2operation:s 3apiVersion:s 4?time:t 6fieldsType:s 7?fieldsV1:f 8subresource:s
+meta.v1.ObjectMeta	1name:s 2generateName:s 3namespace:s 4selfLink:s 5uid:s 6resourceVersion:s 7generation:i 8creationTimestamp:t 9?deletionTimestamp:t 10?deletionGracePeriodSeconds:i 11labels:%s 12annotations:%s 13ownerReferences:*meta.v1.OwnerReference 14finalizers:*s 17managedFields:*meta.v1.ManagedFieldsEntry
+meta.v1.OwnerReference	1!kind:s 3!name:s 4!uid:s 5!apiVersion:s 6?controller:b 7?blockOwnerDeletion:b
+meta.v1.PartialObjectMetadata	1metadata:meta.v1.ObjectMeta
+meta.v1.Preconditions	1?uid:s 2?resourceVersion:s
 meta.v1.ServerAddressByClientCIDR	1!clientCIDR:s 2!serverAddress:s
-meta.v1.Status	1metadata:meta.v1.ListMeta 2status:s 3message:s 4reason:s 5details:meta.v1.StatusDetails 6code:i
+meta.v1.Status	1metadata:meta.v1.ListMeta 2status:s 3message:s 4reason:s 5?details:meta.v1.StatusDetails 6code:i
 meta.v1.StatusCause	1reason:s 2message:s 3field:s
-meta.v1.StatusDetails	1name:s 2group:s 3kind:s 6uid:s 4causes:*meta.v1.StatusCause 5retryAfterSeconds:i
-meta.v1.Time	1seconds:i 2nanos:i
+meta.v1.StatusDetails	1name:s 2group:s 3kind:s 4causes:*meta.v1.StatusCause 5retryAfterSeconds:i 6uid:s
 meta.v1.WatchEvent	1!type:s 2!object:r
-networking.v1.HTTPIngressPath	1path:s 3!pathType:s 2!backend:networking.v1.IngressBackend
+networking.v1.HTTPIngressPath	1path:s 2!backend:networking.v1.IngressBackend 3?pathType:s
 networking.v1.HTTPIngressRuleValue	1!paths:*networking.v1.HTTPIngressPath
+networking.v1.IPAddress	1metadata:meta.v1.ObjectMeta 2spec:networking.v1.IPAddressSpec
+networking.v1.IPAddressSpec	1?parentRef:networking.v1.ParentReference
 networking.v1.IPBlock	1!cidr:s 2except:*s
 networking.v1.Ingress	1metadata:meta.v1.ObjectMeta 2spec:networking.v1.IngressSpec 3status:networking.v1.IngressStatus
-networking.v1.IngressBackend	4service:networking.v1.IngressServiceBackend 3resource:core.v1.TypedLocalObjectReference
+networking.v1.IngressBackend	3?resource:core.v1.TypedLocalObjectReference 4?service:networking.v1.IngressServiceBackend
 networking.v1.IngressClass	1metadata:meta.v1.ObjectMeta 2spec:networking.v1.IngressClassSpec
-networking.v1.IngressClassParametersReference	1apiGroup:s 2!kind:s 3!name:s 4scope:s 5namespace:s
-networking.v1.IngressClassSpec	1controller:s 2parameters:networking.v1.IngressClassParametersReference
+networking.v1.IngressClassParametersReference	1?apiGroup:s 2!kind:s 3!name:s 4?scope:s 5?namespace:s
+networking.v1.IngressClassSpec	1controller:s 2?parameters:networking.v1.IngressClassParametersReference
 networking.v1.IngressLoadBalancerIngress	1ip:s 2hostname:s 4ports:*networking.v1.IngressPortStatus
 networking.v1.IngressLoadBalancerStatus	1ingress:*networking.v1.IngressLoadBalancerIngress
-networking.v1.IngressPortStatus	1!port:i 2!protocol:s 3error:s
+networking.v1.IngressPortStatus	1!port:i 2!protocol:s 3?error:s
 networking.v1.IngressRule	1host:s 2<ingressRuleValue:networking.v1.IngressRuleValue
-networking.v1.IngressRuleValue	1http:networking.v1.HTTPIngressRuleValue
+networking.v1.IngressRuleValue	1?http:networking.v1.HTTPIngressRuleValue
 networking.v1.IngressServiceBackend	1!name:s 2port:networking.v1.ServiceBackendPort
-networking.v1.IngressSpec	4ingressClassName:s 1defaultBackend:networking.v1.IngressBackend 2tls:*networking.v1.IngressTLS 3rules:*networking.v1.IngressRule
+networking.v1.IngressSpec	1?defaultBackend:networking.v1.IngressBackend 2tls:*networking.v1.IngressTLS 3rules:*networking.v1.IngressRule 4?ingressClassName:s
 networking.v1.IngressStatus	1loadBalancer:networking.v1.IngressLoadBalancerStatus
 networking.v1.IngressTLS	1hosts:*s 2secretName:s
 networking.v1.NetworkPolicy	1metadata:meta.v1.ObjectMeta 2spec:networking.v1.NetworkPolicySpec
 networking.v1.NetworkPolicyEgressRule	1ports:*networking.v1.NetworkPolicyPort 2to:*networking.v1.NetworkPolicyPeer
 networking.v1.NetworkPolicyIngressRule	1ports:*networking.v1.NetworkPolicyPort 2from:*networking.v1.NetworkPolicyPeer
-networking.v1.NetworkPolicyPeer	1podSelector:meta.v1.LabelSelector 2namespaceSelector:meta.v1.LabelSelector 3ipBlock:networking.v1.IPBlock
-networking.v1.NetworkPolicyPort	1protocol:s 2port:n 3endPort:i
-networking.v1.NetworkPolicySpec	1podSelector:meta.v1.LabelSelector 2ingress:*networking.v1.NetworkPolicyIngressRule 3egress:*networking.v1.NetworkPolicyEgressRule 4policyTypes:*s
+networking.v1.NetworkPolicyPeer	1?podSelector:meta.v1.LabelSelector 2?namespaceSelector:meta.v1.LabelSelector 3?ipBlock:networking.v1.IPBlock
+networking.v1.NetworkPolicyPort	1?protocol:s 2?port:n 3?endPort:i
+networking.v1.NetworkPolicySpec	1!podSelector:meta.v1.LabelSelector 2ingress:*networking.v1.NetworkPolicyIngressRule 3egress:*networking.v1.NetworkPolicyEgressRule 4policyTypes:*s
+networking.v1.ParentReference	1group:s 2resource:s 3namespace:s 4name:s
 networking.v1.ServiceBackendPort	1name:s 2number:i
-policy.v1.Eviction	1metadata:meta.v1.ObjectMeta 2deleteOptions:meta.v1.DeleteOptions
+networking.v1.ServiceCIDR	1metadata:meta.v1.ObjectMeta 2spec:networking.v1.ServiceCIDRSpec 3status:networking.v1.ServiceCIDRStatus
+networking.v1.ServiceCIDRSpec	1cidrs:*s
+networking.v1.ServiceCIDRStatus	1conditions:*meta.v1.Condition
+node.v1.Overhead	1podFixed:%q
+node.v1.RuntimeClass	1metadata:meta.v1.ObjectMeta 2!handler:s 3?overhead:node.v1.Overhead 4?scheduling:node.v1.Scheduling
+node.v1.Scheduling	1nodeSelector:%s 2tolerations:*core.v1.Toleration
+policy.v1.Eviction	1metadata:meta.v1.ObjectMeta 2?deleteOptions:meta.v1.DeleteOptions
 policy.v1.PodDisruptionBudget	1metadata:meta.v1.ObjectMeta 2spec:policy.v1.PodDisruptionBudgetSpec 3status:policy.v1.PodDisruptionBudgetStatus
-policy.v1.PodDisruptionBudgetSpec	1minAvailable:n 2selector:meta.v1.LabelSelector 3maxUnavailable:n 4unhealthyPodEvictionPolicy:s
-policy.v1.PodDisruptionBudgetStatus	1observedGeneration:i 2disruptedPods:%t 3disruptionsAllowed:i 4currentHealthy:i 5desiredHealthy:i 6expectedPods:i 7conditions:*meta.v1.Condition
+policy.v1.PodDisruptionBudgetSpec	1?minAvailable:n 2?selector:meta.v1.LabelSelector 3?maxUnavailable:n 4?unhealthyPodEvictionPolicy:s
+policy.v1.PodDisruptionBudgetStatus	1observedGeneration:i 2disruptedPods:%t 3!disruptionsAllowed:i 4!currentHealthy:i 5!desiredHealthy:i 6!expectedPods:i 7conditions:*meta.v1.Condition
 rbac.v1.AggregationRule	1clusterRoleSelectors:*meta.v1.LabelSelector
-rbac.v1.ClusterRole	1metadata:meta.v1.ObjectMeta 2rules:*rbac.v1.PolicyRule 3aggregationRule:rbac.v1.AggregationRule
+rbac.v1.ClusterRole	1metadata:meta.v1.ObjectMeta 2!rules:*rbac.v1.PolicyRule 3?aggregationRule:rbac.v1.AggregationRule
 rbac.v1.ClusterRoleBinding	1metadata:meta.v1.ObjectMeta 2subjects:*rbac.v1.Subject 3!roleRef:rbac.v1.RoleRef
 rbac.v1.PolicyRule	1!verbs:*s 2apiGroups:*s 3resources:*s 4resourceNames:*s 5nonResourceURLs:*s
-rbac.v1.Role	1metadata:meta.v1.ObjectMeta 2rules:*rbac.v1.PolicyRule
+rbac.v1.Role	1metadata:meta.v1.ObjectMeta 2!rules:*rbac.v1.PolicyRule
 rbac.v1.RoleBinding	1metadata:meta.v1.ObjectMeta 2subjects:*rbac.v1.Subject 3!roleRef:rbac.v1.RoleRef
-rbac.v1.RoleRef	1apiGroup:s 2!kind:s 3!name:s
+rbac.v1.RoleRef	1!apiGroup:s 2!kind:s 3!name:s
 rbac.v1.Subject	1!kind:s 2apiGroup:s 3!name:s 4namespace:s
-scheduling.v1.PriorityClass	1metadata:meta.v1.ObjectMeta 2value:i 3globalDefault:b 4description:s 5preemptionPolicy:s
+resource.v1.AllocatedDeviceStatus	1!driver:s 2!pool:s 3!device:s 4!conditions:*meta.v1.Condition 5?data:r 6?networkData:resource.v1.NetworkDeviceData 7?shareID:s
+resource.v1.AllocationResult	1devices:resource.v1.DeviceAllocationResult 3?nodeSelector:core.v1.NodeSelector 5?allocationTimestamp:t
+resource.v1.CELDeviceSelector	1!expression:s
+resource.v1.CapacityRequestPolicy	1?default:q 3validValues:*q 4?validRange:resource.v1.CapacityRequestPolicyRange
+resource.v1.CapacityRequestPolicyRange	1?min:q 2?max:q 3?step:q
+resource.v1.CapacityRequirements	1requests:%q
+resource.v1.Counter	1!value:q
+resource.v1.CounterSet	1!name:s 2counters:%resource.v1.Counter
+resource.v1.Device	1!name:s 2attributes:%resource.v1.DeviceAttribute 3capacity:%resource.v1.DeviceCapacity 4consumesCounters:*resource.v1.DeviceCounterConsumption 5?nodeName:s 6?nodeSelector:core.v1.NodeSelector 7?allNodes:b 8taints:*resource.v1.DeviceTaint 9?bindsToNode:b 10bindingConditions:*s 11bindingFailureConditions:*s 12?allowMultipleAllocations:b
+resource.v1.DeviceAllocationConfiguration	1!source:s 2requests:*s 3<deviceConfiguration:resource.v1.DeviceConfiguration
+resource.v1.DeviceAllocationResult	1results:*resource.v1.DeviceRequestAllocationResult 2config:*resource.v1.DeviceAllocationConfiguration
+resource.v1.DeviceAttribute	2?int:i 3?bool:b 4?string:s 5?version:s
+resource.v1.DeviceCapacity	1!value:q 2?requestPolicy:resource.v1.CapacityRequestPolicy
+resource.v1.DeviceClaim	1!requests:*resource.v1.DeviceRequest 2constraints:*resource.v1.DeviceConstraint 3config:*resource.v1.DeviceClaimConfiguration
+resource.v1.DeviceClaimConfiguration	1requests:*s 2<deviceConfiguration:resource.v1.DeviceConfiguration
+resource.v1.DeviceClass	1metadata:meta.v1.ObjectMeta 2!spec:resource.v1.DeviceClassSpec
+resource.v1.DeviceClassConfiguration	1<deviceConfiguration:resource.v1.DeviceConfiguration
+resource.v1.DeviceClassSpec	1selectors:*resource.v1.DeviceSelector 2config:*resource.v1.DeviceClassConfiguration 4?extendedResourceName:s
+resource.v1.DeviceConfiguration	1?opaque:resource.v1.OpaqueDeviceConfiguration
+resource.v1.DeviceConstraint	1requests:*s 2?matchAttribute:s 3?distinctAttribute:s
+resource.v1.DeviceCounterConsumption	1!counterSet:s 2counters:%resource.v1.Counter
+resource.v1.DeviceRequest	1!name:s 2?exactly:resource.v1.ExactDeviceRequest 3firstAvailable:*resource.v1.DeviceSubRequest
+resource.v1.DeviceRequestAllocationResult	1!request:s 2!driver:s 3!pool:s 4!device:s 5?adminAccess:b 6tolerations:*resource.v1.DeviceToleration 7bindingConditions:*s 8bindingFailureConditions:*s 9?shareID:s 10consumedCapacity:%q
+resource.v1.DeviceSelector	1?cel:resource.v1.CELDeviceSelector
+resource.v1.DeviceSubRequest	1!name:s 2!deviceClassName:s 3selectors:*resource.v1.DeviceSelector 4allocationMode:s 5count:i 6tolerations:*resource.v1.DeviceToleration 7?capacity:resource.v1.CapacityRequirements
+resource.v1.DeviceTaint	1!key:s 2value:s 3!effect:s 4?timeAdded:t
+resource.v1.DeviceToleration	1key:s 2operator:s 3value:s 4effect:s 5?tolerationSeconds:i
+resource.v1.ExactDeviceRequest	1!deviceClassName:s 2selectors:*resource.v1.DeviceSelector 3allocationMode:s 4count:i 5?adminAccess:b 6tolerations:*resource.v1.DeviceToleration 7?capacity:resource.v1.CapacityRequirements
+resource.v1.NetworkDeviceData	1interfaceName:s 2ips:*s 3hardwareAddress:s
+resource.v1.OpaqueDeviceConfiguration	1!driver:s 2!parameters:r
+resource.v1.ResourceClaim	1metadata:meta.v1.ObjectMeta 2!spec:resource.v1.ResourceClaimSpec 3status:resource.v1.ResourceClaimStatus
+resource.v1.ResourceClaimConsumerReference	1apiGroup:s 3!resource:s 4!name:s 5!uid:s
+resource.v1.ResourceClaimSpec	1!devices:resource.v1.DeviceClaim
+resource.v1.ResourceClaimStatus	1?allocation:resource.v1.AllocationResult 2reservedFor:*resource.v1.ResourceClaimConsumerReference 4devices:*resource.v1.AllocatedDeviceStatus
+resource.v1.ResourceClaimTemplate	1metadata:meta.v1.ObjectMeta 2!spec:resource.v1.ResourceClaimTemplateSpec
+resource.v1.ResourceClaimTemplateSpec	1metadata:meta.v1.ObjectMeta 2!spec:resource.v1.ResourceClaimSpec
+resource.v1.ResourcePool	1!name:s 2!generation:i 3!resourceSliceCount:i
+resource.v1.ResourceSlice	1metadata:meta.v1.ObjectMeta 2!spec:resource.v1.ResourceSliceSpec
+resource.v1.ResourceSliceSpec	1!driver:s 2!pool:resource.v1.ResourcePool 3?nodeName:s 4?nodeSelector:core.v1.NodeSelector 5?allNodes:b 6devices:*resource.v1.Device 7?perDeviceNodeSelection:b 8sharedCounters:*resource.v1.CounterSet
+scheduling.v1.PriorityClass	1metadata:meta.v1.ObjectMeta 2!value:i 3globalDefault:b 4description:s 5?preemptionPolicy:s
+storage.v1.CSIDriver	1metadata:meta.v1.ObjectMeta 2!spec:storage.v1.CSIDriverSpec
+storage.v1.CSIDriverSpec	1?attachRequired:b 2?podInfoOnMount:b 3volumeLifecycleModes:*s 4?storageCapacity:b 5?fsGroupPolicy:s 6tokenRequests:*storage.v1.TokenRequest 7?requiresRepublish:b 8?seLinuxMount:b 9?nodeAllocatableUpdatePeriodSeconds:i 10?serviceAccountTokenInSecrets:b
 storage.v1.CSINode	1metadata:meta.v1.ObjectMeta 2!spec:storage.v1.CSINodeSpec
-storage.v1.CSINodeDriver	1!name:s 2!nodeID:s 3topologyKeys:*s 4allocatable:storage.v1.VolumeNodeResources
+storage.v1.CSINodeDriver	1!name:s 2!nodeID:s 3!topologyKeys:*s 4?allocatable:storage.v1.VolumeNodeResources
 storage.v1.CSINodeSpec	1!drivers:*storage.v1.CSINodeDriver
-storage.v1.StorageClass	1metadata:meta.v1.ObjectMeta 2!provisioner:s 3parameters:%s 4reclaimPolicy:s 5mountOptions:*s 6!allowVolumeExpansion:b 7volumeBindingMode:s 8allowedTopologies:*core.v1.TopologySelectorTerm
+storage.v1.CSIStorageCapacity	1metadata:meta.v1.ObjectMeta 2?nodeTopology:meta.v1.LabelSelector 3!storageClassName:s 4?capacity:q 5?maximumVolumeSize:q
+storage.v1.StorageClass	1metadata:meta.v1.ObjectMeta 2!provisioner:s 3parameters:%s 4?reclaimPolicy:s 5mountOptions:*s 6?allowVolumeExpansion:b 7?volumeBindingMode:s 8allowedTopologies:*core.v1.TopologySelectorTerm
+storage.v1.TokenRequest	1!audience:s 2?expirationSeconds:i
 storage.v1.VolumeAttachment	1metadata:meta.v1.ObjectMeta 2!spec:storage.v1.VolumeAttachmentSpec 3status:storage.v1.VolumeAttachmentStatus
-storage.v1.VolumeAttachmentSource	1persistentVolumeName:s 2inlineVolumeSpec:core.v1.PersistentVolumeSpec
+storage.v1.VolumeAttachmentSource	1?persistentVolumeName:s 2?inlineVolumeSpec:core.v1.PersistentVolumeSpec
 storage.v1.VolumeAttachmentSpec	1!attacher:s 2!source:storage.v1.VolumeAttachmentSource 3!nodeName:s
-storage.v1.VolumeAttachmentStatus	1!attached:b 2attachmentMetadata:%s 3attachError:storage.v1.VolumeError 4detachError:storage.v1.VolumeError
-storage.v1.VolumeError	1time:t 2message:s 3errorCode:i
-storage.v1.VolumeNodeResources	1count:i`;
+storage.v1.VolumeAttachmentStatus	1!attached:b 2attachmentMetadata:%s 3?attachError:storage.v1.VolumeError 4?detachError:storage.v1.VolumeError
+storage.v1.VolumeAttributesClass	1metadata:meta.v1.ObjectMeta 2!driverName:s 3parameters:%s
+storage.v1.VolumeError	1time:t 2message:s 3?errorCode:i
+storage.v1.VolumeNodeResources	1?count:i
+storagemigration.v1beta1.StorageVersionMigration	1metadata:meta.v1.ObjectMeta 2spec:storagemigration.v1beta1.StorageVersionMigrationSpec 3status:storagemigration.v1beta1.StorageVersionMigrationStatus
+storagemigration.v1beta1.StorageVersionMigrationSpec	1!resource:meta.v1.GroupResource
+storagemigration.v1beta1.StorageVersionMigrationStatus	1conditions:*meta.v1.Condition 2resourceVersion:s`;
