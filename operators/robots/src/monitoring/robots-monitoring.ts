@@ -73,6 +73,10 @@ export const robotsMonitoring: OperatorMonitoring = {
       queries: [{ expr: "max by (namespace) (keelson_robots_oldest_pending_task_seconds)", legend: "{{namespace}}" }],
     },
     { title: "Jobs", queries: [{ expr: "sum by (type, state) (keelson_robots_jobs)", legend: "{{type}} {{state}}" }] },
+    {
+      title: "Robots by trusted authority",
+      queries: [{ expr: "sum by (authority) (keelson_robots_trusted_authorities)", legend: "{{authority}}" }],
+    },
     { title: "Rollouts", queries: [{ expr: "sum by (phase) (keelson_robots_rollouts)", legend: "{{phase}}" }] },
   ],
   alerts: [
