@@ -164,6 +164,20 @@ describe("an App reports in its status", () => {
       "spec.users: must be empty",
     ],
     [
+      "a Secret that two users with a login in it share",
+      "configKey:",
+      "users: {defaultLogin: admin}\n  configKey:",
+      { users: ["a", "b"].map((name) => ({ name, rules: [], passwordSecret: { name: "shared" } })) },
+      "spec.users[1].passwordSecret.name: must not be shared",
+    ],
+    [
+      "a user with the Secret of the default user",
+      "configKey:",
+      "users: {defaultLogin: admin}\n  configKey:",
+      { users: [{ name: "a", rules: [], passwordSecret: { name: "cache-access" } }] },
+      "spec.users[0].passwordSecret.name: must not be cache-access",
+    ],
+    [
       "a Secret for TLS with the name of one of the operator",
       "",
       "",

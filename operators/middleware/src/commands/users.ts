@@ -14,7 +14,7 @@ import { durationFlag } from "@keelson/operator/flags";
 import { App } from "../api/app.ts";
 import { accessSecretName, credentialsKey, passwordKeys, tokenKeys, userSecretName } from "../api/names.ts";
 import { type CredentialState, parseCredentialState, type UserState } from "../controllers/credentials/credential-state.ts";
-import { secretOf } from "../controllers/credentials/credentials.ts";
+import { secretOf } from "../controllers/credentials/password-secret.ts";
 import { PluginError } from "../plugin/read-plugin.ts";
 import { namespaceFlag } from "./app-flags.ts";
 import { pluginOf } from "./find-plugin.ts";
@@ -124,13 +124,16 @@ async function listUsers({ context, namespace, name }: Subject): Promise<number>
     const password = describePassword(recorded, state);
     return { user, rules, secret: secretOf(app, user), ...(login === undefined ? {} : { login }), password };
   });
+  const unpublished = Object.entries(state?.unpublished ?? {}).map(([user, problem]) => `user ${user}: ${problem}`);
+  const problems = [...(state?.problem === undefined ? [] : [state.problem]), ...unpublished];
   const describe = (): string =>
     renderTable([
       ["USER", "RULES", "SECRET", "LOGIN", "PASSWORD"],
       ...users.map(({ user, rules, secret, login = user, password }) => [user, rules.join(" "), secret, login, password]),
-    ]) + (state?.problem === undefined ? "" : `${state.problem}\n`);
-  const problem = state?.problem === undefined ? {} : { problem: state.problem };
-  context.stdout.write(formatResult(context, { users, ...problem }, describe));
+    ]) + problems.map((each) => `${each}\n`).join("");
+  context.stdout.write(
+    formatResult(context, { users, ...(problems.length === 0 ? {} : { problem: problems.join("; ") }) }, describe),
+  );
   return 0;
 }
 
@@ -192,6 +195,9 @@ async function rotatePassword(subject: Subject, user: string): Promise<number> {
   const app = await client.get(App, { namespace, name });
   if (user !== "default" && !app.spec.users?.some((each) => each.name === user))
     return refuse(context, `user ${user} not found`, 1);
+  const state = stateOf(await ignoreNotFound(client.get(Secret, { namespace, name: accessSecretName(name) })));
+  const problem = state?.unpublished?.[user];
+  if (problem !== undefined) return refuse(context, `user ${user}: ${problem}`, 1);
   const secret = secretOf(app, user);
   if (!(await publishNext(subject, secret, passwordKeys.next))) return refuse(context, `Secret ${secret} was deleted`, 1);
   const result = { user, secret };

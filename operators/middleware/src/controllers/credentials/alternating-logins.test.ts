@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { type CredentialObservation, decideCredentials, type StoredPassword } from "./credential-decision.ts";
+import { type CredentialObservation, decideCredentials } from "./credential-decision.ts";
+import type { StoredPassword } from "./publication.ts";
 import { acceptedLogins, type CredentialState } from "./credential-state.ts";
 
 const graceMs = 1_000;
@@ -34,7 +35,8 @@ class World {
       if (step.kind === "record") this.state = step.state;
       else {
         const { password, nextPassword } = this.secret;
-        this.secret = { password: nextPassword ?? password, ...(step.login === undefined ? {} : { login: step.login }) };
+        const login = step.users[0]?.login;
+        this.secret = { password: nextPassword ?? password, ...(login === undefined ? {} : { login }) };
       }
       this.steps.push(`${this.accepted()}; published ${this.secret.login ?? "none"} ${this.secret.password}`);
     }
@@ -115,5 +117,28 @@ describe("the rotation of a password of a program with one password per login", 
     world.state = undefined;
     world.settle();
     expect(world.state).toMatchObject({ users: { default: { logins: { [hashOf("second")]: { name: "postgres_b" } } } } });
+  });
+});
+
+describe("a Secret that two users share", () => {
+  it("is written for one of them, and the other one is reported", () => {
+    let state: CredentialState | undefined;
+    let secret: StoredPassword = { password: "first", isProvided: true };
+    let writes = 0;
+    for (; writes < 20; writes += 1) {
+      const step = decideCredentials({
+        ...{ state, now: 0, graceMs, newId: "id", defaultLogin: "postgres" },
+        users: new Map(["a", "b"].map((name) => [name, []])),
+        secrets: new Map(["a", "b"].map((name) => [name, secret])),
+        pods: state === undefined ? [] : [{ id: "id", sequence: state.sequence }],
+        createVerifier: (password) => password,
+      });
+      if (step.kind === "record") state = step.state;
+      else if (step.kind !== "publish") break;
+      // Of writes with the same version of the Secret, the first one succeeds.
+      else secret = { ...secret, login: step.users[0]?.login ?? "" };
+    }
+    expect(writes).toBeLessThan(20);
+    expect([secret.login, state?.unpublished]).toEqual(["a", { b: expect.stringContaining('username "a"') }]);
   });
 });

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { decideCredentials, type StoredPassword } from "./credential-decision.ts";
+import { decideCredentials } from "./credential-decision.ts";
+import type { StoredPassword } from "./publication.ts";
 import { sendCredentials } from "./send-credentials.ts";
 import type { CredentialState } from "./credential-state.ts";
 
@@ -48,11 +49,13 @@ class World {
         this.state = step.state;
         this.#act();
       } else if (step.kind === "publish") {
-        const password = secrets.get(step.user)?.nextPassword ?? "";
-        const old = secrets.get(step.user)?.password ?? "";
-        secrets.set(step.user, { password });
-        this.published.set(old, now + graceMs).set(password, Number.POSITIVE_INFINITY);
-        this.#act();
+        for (const { user } of step.users) {
+          const password = secrets.get(user)?.nextPassword ?? "";
+          const old = secrets.get(user)?.password ?? "";
+          secrets.set(user, { password });
+          this.published.set(old, now + graceMs).set(password, Number.POSITIVE_INFINITY);
+          this.#act();
+        }
       } else await this.#send(limit);
     }
   }

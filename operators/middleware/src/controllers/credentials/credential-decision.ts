@@ -1,15 +1,8 @@
 import { createHash } from "node:crypto";
 import { jsonEquals } from "@keelson/api-machinery";
 import { alternateLogins } from "./alternating-logins.ts";
+import { publications, type Publication, type StoredPassword } from "./publication.ts";
 import { type CredentialState, hasState, isSameId, type ReportedCredentials, type UserState } from "./credential-state.ts";
-
-/** A password in a Secret. */
-export interface StoredPassword {
-  readonly password: string;
-  readonly nextPassword?: string;
-  /** Login that the Secret names. */
-  readonly login?: string;
-}
 
 /** Inputs of a decision about the users of an App. */
 export interface CredentialObservation {
@@ -34,8 +27,8 @@ export interface CredentialObservation {
 export type CredentialStep =
   /** Records a state. Pods get it afterwards. */
   | { readonly kind: "record"; readonly state: CredentialState }
-  /** Makes the next password of a user, if there is one, the current one of its Secret, with its login: all Pods accept it. */
-  | { readonly kind: "publish"; readonly user: string; readonly login?: string }
+  /** Makes the next passwords of users, where there are any, the current ones of their Secrets, with their logins: all Pods accept them. */
+  | { readonly kind: "publish"; readonly users: readonly Publication[] }
   /** Sends the recorded state to Pods with an older one. */
   | { readonly kind: "send" }
   /** Nothing to do until a Secret, a Pod or the App changes, or this time. */
@@ -65,8 +58,12 @@ export function decideCredentials(observed: CredentialObservation): CredentialSt
   if (isApplied && state.applied !== state.sequence)
     return { kind: "record", state: { ...recorded(state), applied: state.sequence } };
   if (!isApplied) return { kind: "send" };
-  const unpublished = unpublishedOf(observed, users);
-  if (unpublished !== undefined) return { kind: "publish", ...unpublished };
+  const { ready, refused } = publications(observed, users);
+  if (!jsonEquals(state.unpublished ?? {}, refused)) {
+    const { unpublished: _, ...rest } = state;
+    return { kind: "record", state: { ...rest, ...(Object.keys(refused).length === 0 ? {} : { unpublished: refused }) } };
+  }
+  if (ready.length > 0) return { kind: "publish", users: ready };
   const ends = Object.values(users).flatMap(({ previous }) => previous.map(({ untilMs }) => untilMs));
   return { kind: "wait", ...(ends.length === 0 ? {} : { untilMs: Math.min(...ends) }) };
 }
@@ -75,19 +72,6 @@ export function decideCredentials(observed: CredentialObservation): CredentialSt
 function recorded(state: CredentialState): CredentialState {
   const { problem: _, ...rest } = state;
   return rest;
-}
-
-/** A user whose Secret lacks its next password, or names another login. */
-function unpublishedOf(
-  { secrets }: CredentialObservation,
-  users: Readonly<Record<string, UserState>>,
-): { readonly user: string; readonly login?: string } | undefined {
-  for (const [user, { current, next, logins }] of Object.entries(users)) {
-    const login = logins?.[next ?? current]?.name;
-    const isNamed = login === undefined || !secrets.has(user) || secrets.get(user)?.login === login;
-    if (next !== undefined || !isNamed) return { user, ...(login === undefined ? {} : { login }) };
-  }
-  return undefined;
 }
 
 /** The users by the Secrets and the grace periods. A user whose Secret is missing keeps its passwords. */

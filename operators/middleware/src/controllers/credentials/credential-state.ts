@@ -32,6 +32,8 @@ export interface CredentialState {
   readonly users: Readonly<Record<string, UserState>>;
   /** Why the programs or the Secrets do not allow the last change. */
   readonly problem?: string;
+  /** Why Secrets do not get what clients should use, by user. */
+  readonly unpublished?: Readonly<Record<string, string>>;
 }
 
 /** What an agent reports about the credentials of its Pod. */

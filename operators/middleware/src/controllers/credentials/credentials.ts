@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { controllerReference, type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api-machinery";
 import { ConfigMap, Secret } from "@keelson/api-machinery/kinds";
-import { formatTime, parseDuration } from "@keelson/api-machinery/time";
+import { parseDuration } from "@keelson/api-machinery/time";
 import {
   type ControllerDefinition,
   defineController,
@@ -19,9 +19,11 @@ import { accessSecretName, credentialsKey, labels, passwordKeys, userSecretName 
 import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
 import { type AgentAccess, agentAccessOf } from "../agent-access.ts";
 import type { MiddlewareServices } from "../services.ts";
-import { decideCredentials, type StoredPassword } from "./credential-decision.ts";
+import { decideCredentials } from "./credential-decision.ts";
+import type { StoredPassword } from "./publication.ts";
+import { publishAll, reportUnpublished } from "./publish-passwords.ts";
 import { type CredentialState, parseCredentialState } from "./credential-state.ts";
-import { fieldManager, type ReadSecret, textOf, writeSecret } from "./password-secret.ts";
+import { fieldManager, type ReadSecret, secretOf, textOf, writeSecret } from "./password-secret.ts";
 import { reconcileTokens, type TokenPod } from "./reconcile-tokens.ts";
 import { type CredentialPod, sendCredentials } from "./send-credentials.ts";
 
@@ -58,12 +60,6 @@ export function createCredentialController(services: MiddlewareServices): Contro
     maxConcurrentReconciles: 5,
     reconcile: (request, context) => reconcile(request, context, services),
   });
-}
-
-/** Name of the Secret with the password of a user. */
-export function secretOf({ metadata: { name = "" }, spec }: DeepReadonly<App>, user: string): string {
-  if (user === "default") return accessSecretName(name);
-  return spec.users?.find((each) => each.name === user)?.passwordSecret?.name ?? userSecretName(name, user);
 }
 
 /** Names of all Secrets with passwords of an App. */
@@ -104,17 +100,18 @@ async function reconcile(
   }
   const step = decideCredentials({
     ...{ state, users, now: clock.now(), pods: pods.map(({ reported }) => reported), newId: randomUUID() },
-    secrets: new Map([...secrets].flatMap(([user, secret]) => passwordOf(user, secret))),
+    secrets: new Map([...secrets].flatMap(([user, secret]) => passwordOf(app, user, secret))),
     defaultLogin: plugin.defaultLogin,
     createVerifier: (password) => createScramVerifier(password, randomBytes(16)),
     graceMs,
   });
   switch (step.kind) {
     case "record":
-      await writeSecret(context, secret, { [credentialsKey]: JSON.stringify(step.state) });
+      if (await writeSecret(context, secret, { [credentialsKey]: JSON.stringify(step.state) }))
+        reportUnpublished(app, { before: state, after: step.state }, context);
       return undefined;
     case "publish":
-      await publish(app, step, secrets.get(step.user), context);
+      await publishAll(app, step.users, secrets, context);
       return undefined;
     case "send":
       return send(app, { secret, access, state, pods }, context, agents);
@@ -205,31 +202,12 @@ async function send(
   return { requeueAfterMs: retryMs };
 }
 
-/** Moves the next password of a Secret to its current one, and names its login. */
-async function publish(
-  app: DeepReadonly<App>,
-  { user, login }: { readonly user: string; readonly login?: string },
-  secret: ReadSecret | undefined,
-  context: ReconcileContext,
-): Promise<void> {
-  const next = textOf(secret, passwordKeys.next);
-  if (secret === undefined) return;
-  const named: Record<string, string | null> = login === undefined ? {} : { [passwordKeys.login]: login };
-  const password: Record<string, string | null> =
-    next === undefined ? {} : { [passwordKeys.current]: next, [passwordKeys.next]: null };
-  if (!(await writeSecret(context, secret, { ...named, ...password })) || next === undefined) return;
-  const graceMs = parseDuration(app.spec.passwordRotation?.gracePeriod ?? "1h");
-  const until = formatTime(context.clock.now() + graceMs);
-  const note = `user ${user}: Secret ${secret.metadata.name ?? ""} has the new password; the previous one is accepted until ${until}`;
-  context.events.event(app, { type: "Normal", reason: "PasswordRotated", note });
-}
-
-function passwordOf(user: string, secret: ReadSecret): readonly (readonly [string, StoredPassword])[] {
+function passwordOf(app: DeepReadonly<App>, user: string, secret: ReadSecret): readonly (readonly [string, StoredPassword])[] {
   const password = textOf(secret, passwordKeys.current);
   if (password === undefined) return [];
   const nextPassword = textOf(secret, passwordKeys.next);
   const login = textOf(secret, passwordKeys.login);
-  return [
-    [user, { password, ...(nextPassword === undefined ? {} : { nextPassword }), ...(login === undefined ? {} : { login }) }],
-  ];
+  const optional = { ...(nextPassword === undefined ? {} : { nextPassword }), ...(login === undefined ? {} : { login }) };
+  const isProvided = app.spec.users?.some(({ name, passwordSecret }) => name === user && passwordSecret !== undefined) ?? false;
+  return [[user, { password, ...optional, isProvided, isImmutable: secret.immutable === true }]];
 }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import type { StoredPassword } from "./credential-decision.ts";
+import type { StoredPassword } from "./publication.ts";
 import { acceptedHashes, type CredentialState, type ReportedCredentials } from "./credential-state.ts";
 import { decideTokens, type TokenPod } from "./reconcile-tokens.ts";
 

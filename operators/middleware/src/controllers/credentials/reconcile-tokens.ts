@@ -6,7 +6,8 @@ import type { AgentClient } from "../../agent/agent-client.ts";
 import type { App } from "../../api/app.ts";
 import { tokenKeys } from "../../api/names.ts";
 import type { AgentAccess } from "../agent-access.ts";
-import { type CredentialStep, decideCredentials, type StoredPassword } from "./credential-decision.ts";
+import { type CredentialStep, decideCredentials } from "./credential-decision.ts";
+import type { StoredPassword } from "./publication.ts";
 import {
   acceptedHashes,
   type CredentialState,

@@ -5,6 +5,7 @@ import type { ComponentSpec } from "../../api/component.ts";
 import type { Group } from "../../api/group.ts";
 import { accessSecretName, authorityName, labels } from "../../api/names.ts";
 import { hasAgent, hasVersion, type Plugin } from "../../plugin/plugin.ts";
+import { secretOf } from "../credentials/password-secret.ts";
 import { desiredComponents, keysOf } from "./desired-components.ts";
 
 type GroupSpec = DeepReadonly<ComponentSpec>["groups"][number];
@@ -100,14 +101,18 @@ function agentProblems(
   return [{ field: `${field}.rollingUpdate.maxUnavailable`, message }];
 }
 
-/** Users of an App whose programs have none. */
-function userProblems(
-  { spec: { users = [] } }: DeepReadonly<App>,
-  { hasUsers, defaultLogin, name, version }: Plugin,
-): readonly FieldError[] {
+/** Users of an App whose programs have none, or which share a Secret that names the login of one of them. */
+function userProblems(app: DeepReadonly<App>, { hasUsers, defaultLogin, name, version }: Plugin): readonly FieldError[] {
+  const { users = [] } = app.spec;
   const reserved = users.findIndex((user) => user.name === defaultLogin);
   if (reserved >= 0)
     return [{ field: `spec.users[${reserved}].name`, message: `must not be ${defaultLogin}: the default user has this login` }];
+  const secrets = ["default", ...users.map((user) => user.name)].map((user) => secretOf(app, user));
+  const shared = secrets.findIndex((secret, index) => secrets.indexOf(secret) < index) - 1;
+  if (defaultLogin !== undefined && shared >= 0) {
+    const message = `must not be ${secrets[shared + 1]}: another user has its password and its login in this Secret`;
+    return [{ field: `spec.users[${shared}].passwordSecret.name`, message }];
+  }
   if (hasUsers !== false || users.length === 0) return [];
   return [{ field: "spec.users", message: `must be empty: plugin ${name} ${version} does not support users` }];
 }
