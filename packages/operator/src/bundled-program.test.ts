@@ -7,6 +7,7 @@ import {
   rmSync,
   statSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -52,7 +53,7 @@ function bundled() {
 function compilations(): string[] {
   const found: string[] = [];
   const Script = vm.Script;
-  vi.spyOn(vm, "Script").mockImplementation(function (source: string, options?: vm.ScriptOptions | string) {
+  vi.spyOn(vm, "Script").mockImplementation(function (source: string, options?: ConstructorParameters<typeof vm.Script>[1]) {
     const script = new Script(source, options);
     found.push(script.cachedDataRejected === false ? "stored" : "compiled");
     return script;
@@ -112,6 +113,8 @@ test("compiles again what is damaged, and repairs it", async () => {
     () => writeFileSync(codeFile(), ""),
     () => writeFileSync(codeFile(), Buffer.alloc(100, 0xff)),
     () => writeFileSync(codeFile(), Buffer.concat([intact.subarray(0, -20), Buffer.alloc(20)])),
+    // An offset beyond what a buffer can have.
+    () => writeFileSync(codeFile(), Buffer.from(intact.toString("latin1").replace(/,\[\d/, ",[1e99"), "latin1")),
   ]) {
     damage();
     const found = compilations();
@@ -123,6 +126,21 @@ test("compiles again what is damaged, and repairs it", async () => {
     expect(found.slice(-2)).toEqual(["stored", "stored"]);
     vi.restoreAllMocks();
   }
+});
+
+test("keeps the code of few versions and options of Node.js", async () => {
+  const { dir, load, code } = bundled();
+  for (const [age, name] of ["code-test-a", "code-test-b.7.tmp", "code-test-c", "code-test-d", "code-other-e"].entries()) {
+    writeFileSync(join(dir, name), "");
+    utimesSync(join(dir, name), 1000 - age, 1000 - age);
+  }
+  await load().keepCompiledCode();
+  expect(code().filter((name) => /[a-e]$|tmp$/.test(name) && !/-[0-9a-f]{12}$/.test(name))).toEqual([
+    "code-other-e",
+    "code-test-a",
+    "code-test-b.7.tmp",
+    "code-test-c",
+  ]);
 });
 
 test("runs without stored code if its folder cannot be written", async () => {

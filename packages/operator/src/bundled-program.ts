@@ -1,13 +1,10 @@
 import { createHash } from "node:crypto";
-import { fstatSync, openSync, readFileSync, readSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import vm from "node:vm";
-import { crc32 } from "node:zlib";
-
-/** Where a file's compiled code is, counted from the end of the index. */
-type Place = readonly [offset: number, length: number, checksum: number];
+import { StoredCode, storeCode } from "./stored-code.ts";
 
 /** A program that {@link loadBundledProgram} has loaded. */
 export interface BundledProgram<Exports> {
@@ -27,8 +24,9 @@ export interface BundledProgram<Exports> {
  * Instead of `import.meta`, the files use `bundleScope` (scripts/bundle.mjs).
  */
 export function loadBundledProgram<Exports>(module: URL, name: string): BundledProgram<Exports> {
-  const store = new CompiledCode(fileURLToPath(new URL(`code-${name}-${engine()}`, module)));
-  const files = new BundleFiles(new URL("./", module), store);
+  const folder = new URL("./", module);
+  const store = new CompiledCode(folder, name);
+  const files = new BundleFiles(folder, store);
   const file = fileURLToPath(module).split("/").at(-1) ?? "";
   return { exports: files.load(file) as Exports, keepCompiledCode: () => store.keep() };
 }
@@ -75,16 +73,18 @@ class BundleFiles {
 
 type Wrapper = (this: unknown, exports: unknown, require: unknown, module: object, scope: object) => void;
 
-/** Compiled code of files by name, in one file: the length of the index, the index as JSON, and the code. */
+/** The compiled code of the files that a program loads. */
 class CompiledCode {
   readonly #path: string;
+  readonly #name: string;
   readonly #stored: StoredCode | undefined;
   readonly #scripts = new Map<string, vm.Script>();
   #isComplete = true;
 
-  constructor(path: string) {
-    this.#path = path;
-    this.#stored = StoredCode.open(path);
+  constructor(folder: URL, name: string) {
+    this.#name = `code-${name}-`;
+    this.#path = fileURLToPath(new URL(`${this.#name}${engine()}`, folder));
+    this.#stored = StoredCode.open(this.#path);
   }
 
   compile(file: string, filename: string, source: string): Wrapper {
@@ -98,79 +98,19 @@ class CompiledCode {
   async keep(): Promise<void> {
     if (this.#isComplete) return;
     this.#isComplete = true;
-    const code = new Map<string, Buffer>();
-    for (const file of this.#stored?.files() ?? []) {
-      const stored = this.#stored?.read(file);
-      if (stored !== undefined) code.set(file, stored);
-    }
-    for (const [file, script] of this.#scripts) {
-      code.set(file, script.createCachedData());
-      await nextTurn();
-    }
-    writeCode(this.#path, code);
-  }
-}
-
-class StoredCode {
-  readonly #descriptor: number;
-  readonly #size: number;
-  #start = 0;
-  #places: ReadonlyMap<string, Place> = new Map();
-
-  private constructor(descriptor: number) {
-    this.#descriptor = descriptor;
-    this.#size = fstatSync(descriptor).size;
-  }
-
-  /** `undefined` if nothing readable is stored. */
-  static open(path: string): StoredCode | undefined {
     try {
-      const stored = new StoredCode(openSync(path, "r"));
-      const length = stored.#readAt(0, 4)?.readUInt32LE() ?? 0;
-      const index = stored.#readAt(4, length)?.toString("latin1") ?? "[]";
-      stored.#places = new Map(JSON.parse(index) as [string, Place][]);
-      stored.#start = 4 + length;
-      return stored;
+      const code = new Map<string, Buffer>();
+      for (const file of this.#stored?.files() ?? []) {
+        const stored = this.#stored?.read(file);
+        if (stored !== undefined) code.set(file, stored);
+      }
+      for (const [file, script] of this.#scripts) {
+        code.set(file, script.createCachedData());
+        await nextTurn();
+      }
+      await storeCode(this.#path, this.#name, code);
     } catch {
-      return undefined;
+      // The next process compiles again.
     }
-  }
-
-  files(): Iterable<string> {
-    return this.#places.keys();
-  }
-
-  read(file: string): Buffer | undefined {
-    const [offset = 0, length = 0, checksum] = this.#places.get(file) ?? [];
-    const code = length === 0 ? undefined : this.#readAt(this.#start + offset, length);
-    // V8 does not verify the code that it runs.
-    return code !== undefined && crc32(code) === checksum ? code : undefined;
-  }
-
-  /** `undefined` if the file ends before. */
-  #readAt(offset: number, length: number): Buffer | undefined {
-    if (offset + length > this.#size) return undefined;
-    const buffer = Buffer.allocUnsafeSlow(length);
-    return readSync(this.#descriptor, buffer, 0, length, offset) === length ? buffer : undefined;
-  }
-}
-
-/** Does nothing if the folder belongs to another user or the disk is full. */
-function writeCode(path: string, code: ReadonlyMap<string, Buffer>): void {
-  let offset = 0;
-  const places = [...code].map(([file, part]): [string, Place] => {
-    offset += part.length;
-    return [file, [offset - part.length, part.length, crc32(part)]];
-  });
-  const index = Buffer.from(JSON.stringify(places), "latin1");
-  const size = Buffer.alloc(4);
-  size.writeUInt32LE(index.length);
-  const draft = `${path}.${process.pid}.tmp`;
-  try {
-    // Later processes run it, so only its owner may write it, whatever the umask.
-    writeFileSync(draft, Buffer.concat([size, index, ...code.values()]), { flag: "wx", flush: true, mode: 0o644 });
-    renameSync(draft, path);
-  } catch {
-    rmSync(draft, { force: true });
   }
 }
