@@ -29,6 +29,7 @@ export class CredentialStore {
   readonly #initial: AgentPassword;
   #stored: Stored;
   #isSent = false;
+  #isOutdated = false;
 
   constructor({ file, initial }: CredentialStoreOptions) {
     this.#file = file;
@@ -51,9 +52,14 @@ export class CredentialStore {
     return this.#stored.users;
   }
 
-  /** Whether a controller has sent credentials. Before, the only user is `default` with the password of the Pod. */
+  /** Whether a controller has sent credentials to this Pod. Before, it only knows `default` with the password that it was started with. */
   get isSent(): boolean {
     return this.#isSent;
+  }
+
+  /** Whether the users are those that an earlier Pod has persisted, and the password of this Pod is not one of theirs. */
+  get isOutdated(): boolean {
+    return this.#isOutdated;
   }
 
   /** How to authenticate at other servers, the most likely first. */
@@ -75,7 +81,8 @@ export class CredentialStore {
     // The Secret has changed since: its password is accepted too.
     const isNewer = stored.startedWith !== startedWith && !stored.users.some((user) => accepts(user, password));
     this.#stored = isNewer ? withPassword(stored, this.#initial) : { ...stored, startedWith };
-    this.#isSent = true;
+    this.#isOutdated = isNewer;
+    this.#isSent = !isNewer;
   }
 
   /**
@@ -101,6 +108,7 @@ export class CredentialStore {
     const next = { ...credentials, startedWith: last.startedWith, ...(previous === undefined ? {} : { previous }) };
     await writeJson(this.#file, next);
     this.#stored = next;
+    this.#isOutdated = false;
     this.#isSent = true;
   }
 

@@ -22,7 +22,7 @@ import { parseRules } from "./user-rules.ts";
 
 /** A replica that serves clients confirms logins when it has them from its primary. */
 const replicationTimeoutMs = 5_000;
-const pollMs = 20;
+const pollMs = 100;
 
 /** Options of {@link PostgresCredentials}. */
 export interface PostgresCredentialOptions {
@@ -66,7 +66,7 @@ export class PostgresCredentials implements CredentialEngine {
   }
 
   async set(credentials: Credentials): Promise<Outcome> {
-    const outcome = await this.#changes.run(() => this.#set(credentials));
+    const outcome = await this.#untilSet(credentials);
     const { engine, useLogin } = this.#options;
     // Not awaited: the server may be a copy in progress. A standby that cannot connect compares its data again, with all logins.
     if (outcome.ok)
@@ -99,7 +99,10 @@ export class PostgresCredentials implements CredentialEngine {
     });
   }
 
-  /** The only login that is known is that of the Pod. */
+  /**
+   * The only login that is known is that of the Pod. If the data does not have it, logins that an earlier App has left are ended. Others are
+   * kept: the data may have come from another server with users that this one does not know yet.
+   */
   async #applyInitial(): Promise<void> {
     const { connection } = this.#options.server();
     const { user, password } = this.logins()[0];
@@ -107,12 +110,26 @@ export class PostgresCredentials implements CredentialEngine {
     if (known?.canLogin === true && matchesScramVerifier(known.verifier ?? "", password)) return;
     const login = { name: user, verifier: createScramVerifier(password, randomBytes(16)) };
     const problem = await applyUsers([{ name: "default", rights: noRights, logins: [login] }], connection, {
-      keepsOthers: true,
+      keepsOthers: !this.#store.isOutdated,
     });
     if (problem !== undefined) throw new PostgresError("Refused", problem);
   }
 
-  async #set(credentials: Credentials): Promise<Outcome> {
+  /** Rejects with a `PostgresError` if the primary's change does not arrive. Between the attempts, a failover can change the users. */
+  async #untilSet(credentials: Credentials): Promise<Outcome> {
+    const { clock } = this.#options.engine;
+    const deadline = clock.monotonic() + replicationTimeoutMs;
+    for (;;) {
+      const outcome = await this.#changes.run(() => this.#set(credentials));
+      if (outcome !== "pending") return outcome;
+      if (clock.monotonic() > deadline)
+        throw new PostgresError("Unreachable", `this replica has not received the users within ${replicationTimeoutMs} ms`);
+      await sleep(clock, pollMs);
+    }
+  }
+
+  /** `pending`: a replica has not received the users yet. */
+  async #set(credentials: Credentials): Promise<Outcome | "pending"> {
     const refusal = this.#store.refusalOf(credentials);
     if (refusal !== undefined) return { ok: false, error: refusal };
     const users = wantedUsers(credentials.users);
@@ -120,9 +137,12 @@ export class PostgresCredentials implements CredentialEngine {
     const server = this.#options.server();
     // A server that serves no clients has the users when it does.
     if (server.isRunning && server.isOpen) {
-      const { isStandby } = await readState(server.connection);
-      const problem = isStandby ? await this.#untilReplicated(users) : await this.#applyAll(users);
-      if (problem !== undefined) return { ok: false, error: problem };
+      if ((await readState(server.connection)).isStandby) {
+        if (!hasLogins(users, await readRoles(server.connection))) return "pending";
+      } else {
+        const problem = await this.#applyAll(users);
+        if (problem !== undefined) return { ok: false, error: problem };
+      }
     }
     await this.#store.save(credentials);
     return { ok: true };
@@ -133,18 +153,6 @@ export class PostgresCredentials implements CredentialEngine {
     const problem = await applyUsers(users, connection);
     if (problem === undefined) await removeUsers(users, connection, this.#options.engine.log);
     return problem;
-  }
-
-  /** Rejects with a `PostgresError` if the primary's change does not arrive. */
-  async #untilReplicated(users: readonly WantedUser[]): Promise<undefined> {
-    const { clock } = this.#options.engine;
-    const deadline = clock.monotonic() + replicationTimeoutMs;
-    while (!hasLogins(users, await readRoles(this.#options.server().connection))) {
-      if (clock.monotonic() > deadline)
-        throw new PostgresError("Unreachable", `this replica has not received the users within ${replicationTimeoutMs} ms`);
-      await sleep(clock, pollMs);
-    }
-    return undefined;
   }
 }
 
