@@ -62,8 +62,12 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
     const isAccepted = async (login: Login): Promise<void> => {
       for (const host of await app().hosts()) expect(await roleOfClient({ host, ...login })).not.toBe("rejected");
     };
-    const rules = ["database:app", "role:pg_monitor"];
-    await cluster.changeApp({ users: [{ name: "owner", rules }], passwordRotation: { gracePeriod: "1h" } });
+    const rules = ["database:app", "role:pg_monitor", "role:later"];
+    const users = [
+      { name: "owner", rules },
+      { name: "later", rules: [] },
+    ];
+    await cluster.changeApp({ users, passwordRotation: { gracePeriod: "1h" } });
     const secret = "cache-user-owner";
     const ownClient = async () => ({ host: await cluster.primary(), ...(await app().login(secret)), database: "app" });
     await expect.poll(async () => roleOfClient(await ownClient()), { timeout: 60_000 }).toBe("owner");

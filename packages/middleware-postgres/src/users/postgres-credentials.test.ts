@@ -99,3 +99,22 @@ describe("a replica that has not received a rotation", () => {
     expect(await credentials.set(sent(1, ["postgres", verifier]))).toEqual({ ok: true });
   });
 });
+
+describe("a rule with a role", () => {
+  it("must name an existing role, or a user that the App keeps", async () => {
+    const roles = new SimulatedRoles(simulatedRole("postgres"), simulatedRole("pg_monitor", { canLogin: false }));
+    const credentials = await startPod(roles, "p");
+    const change = (sequence: number, rule: string, ...others: readonly string[]): Promise<unknown> => {
+      const wanted = sent(sequence, ["postgres", "v"], ["a", "v"], ...others.map((name) => [name, "v"] as const));
+      const users = wanted.users.map((user) => (user.name === "a" ? { ...user, rules: [rule] } : user));
+      return credentials.set({ ...wanted, users });
+    };
+    expect(await change(1, "role:pg_monitor")).toEqual({ ok: true });
+    expect(await change(2, "role:b", "b")).toEqual({ ok: true });
+    const problem = { ok: false, error: 'user a: rule "role:b" must name a user or an existing role' };
+    expect(await change(3, "role:b")).toEqual(problem);
+    expect(roles.accepted).toEqual(["a=v", "b=v", "postgres=v"]);
+    expect(await change(3, "role:pg_monitor")).toEqual({ ok: true });
+    expect(roles.accepted).toEqual(["a=v", "postgres=v"]);
+  });
+});

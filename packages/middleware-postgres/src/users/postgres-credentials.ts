@@ -16,7 +16,7 @@ import { type Login, loginOf } from "../server/peer-connection.ts";
 import { PostgresError, superuser } from "../server/postgres-client.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import { readState } from "../server/server-state.ts";
-import type { WantedUser } from "./role-statements.ts";
+import { membershipProblem, type WantedUser } from "./role-statements.ts";
 import { applyUsers, hasLogins, readRoles, removeUsers } from "./server-users.ts";
 import { parseRules } from "./user-rules.ts";
 
@@ -89,12 +89,10 @@ export class PostgresCredentials implements CredentialEngine {
       if (!this.#store.isSent) return this.#applyInitial();
       const users = wantedUsers(this.#store.users);
       if ("problem" in users) throw new PostgresError("Refused", users.problem);
-      for (const user of users) {
-        const problem = await applyUsers([user], connection);
-        if (problem === undefined) continue;
-        if (user.name === "default") throw new PostgresError("Refused", problem);
-        log.warn({ user: user.name, problem }, "left out a user that the server rejects");
-      }
+      const leaveOut = (user: string, problem: string): void =>
+        log.warn({ user, problem }, "left out a user that the server rejects");
+      const problem = await applyUsers(users, connection, { leaveOut });
+      if (problem !== undefined) throw new PostgresError("Refused", problem);
       await removeUsers(users, connection, log);
     });
   }
@@ -150,7 +148,7 @@ export class PostgresCredentials implements CredentialEngine {
 
   async #applyAll(users: readonly WantedUser[]): Promise<string | undefined> {
     const { connection } = this.#options.server();
-    const problem = await applyUsers(users, connection);
+    const problem = membershipProblem(users, await readRoles(connection)) ?? (await applyUsers(users, connection));
     if (problem === undefined) await removeUsers(users, connection, this.#options.engine.log);
     return problem;
   }

@@ -33,6 +33,26 @@ export const commentPrefix = "managed by Keelson for user ";
 export const quoteName = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 const quoteText = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 
+/** Statements that create the missing roles of a user, without rights and passwords: rules of other users may name them. Pure. */
+export function creationStatements(
+  wanted: WantedUser,
+  existing: readonly ExistingRole[],
+): readonly string[] | { readonly problem: string } {
+  const base = roleOf(wanted.name);
+  const own = ownRoles(wanted, existing);
+  const names = namesOf(wanted);
+  const foreign = existing.find(({ name }) => names.includes(name) && !own.some((each) => each.name === name));
+  if (foreign !== undefined)
+    return { problem: `role ${foreign.name} exists, and does not belong to this user: rename or drop it` };
+  return names
+    .filter((name) => !own.some((each) => each.name === name))
+    .flatMap((name) => [
+      `CREATE ROLE ${quoteName(name)}`,
+      `COMMENT ON ROLE ${quoteName(name)} IS ${quoteText(commentPrefix + wanted.name)}`,
+      ...(name === base ? [] : secondLogin(name, base, wanted)),
+    ]);
+}
+
 /**
  * Statements that give a user its rights and logins. Its first login is the role itself; another one becomes that role when it connects, so
  * that it owns and may do the same. `keepsOthers`: other logins of the user keep their passwords. Pure.
@@ -42,29 +62,41 @@ export function roleStatements(
   existing: readonly ExistingRole[],
   { keepsOthers = false } = {},
 ): readonly string[] | { readonly problem: string } {
-  const base = roleOf(wanted.name);
-  const own = existing.filter(({ name, user }) => user === wanted.name || (name === base && wanted.name === "default"));
-  const names = [...new Set([base, ...wanted.logins.map(({ name }) => name)])];
-  const foreign = existing.find(({ name }) => names.includes(name) && !own.some((each) => each.name === name));
-  if (foreign !== undefined)
-    return { problem: `role ${foreign.name} exists, and does not belong to this user: rename or drop it` };
+  const created = creationStatements(wanted, existing);
+  if ("problem" in created) return created;
   if (wanted.name !== "default" && wanted.rights.roles.some((role) => role === superuser || isSuperuserOf(role, existing)))
     return { problem: "must not be a member of a superuser" };
-  const created = names
-    .filter((name) => !own.some((each) => each.name === name))
-    .flatMap((name) => [
-      `CREATE ROLE ${quoteName(name)}`,
-      `COMMENT ON ROLE ${quoteName(name)} IS ${quoteText(commentPrefix + wanted.name)}`,
-      ...(name === base ? [] : secondLogin(name, base, wanted)),
-    ]);
+  const own = ownRoles(wanted, existing);
   const ended = keepsOthers ? [] : own.filter(({ name }) => !wanted.logins.some((login) => login.name === name));
   return [
     ...created,
-    ...(wanted.name === "default" ? [] : rightsOf(base, wanted, own)),
+    ...(wanted.name === "default" ? [] : rightsOf(roleOf(wanted.name), wanted, own)),
     ...wanted.logins.flatMap((login) => loginStatements(login, own)),
     ...ended.flatMap((role) => endedLogin(role)),
   ];
 }
+
+/** Why users cannot be members of the roles that their rules name: these do not exist, or belong to users that are removed. Pure. */
+export function membershipProblem(users: readonly WantedUser[], existing: readonly ExistingRole[]): string | undefined {
+  const removed = rolesWithoutUser(
+    existing,
+    users.map(({ name }) => name),
+  );
+  const kept = existing.filter((role) => !removed.includes(role)).map(({ name }) => name);
+  const known = new Set([...kept, ...users.flatMap(namesOf)]);
+  for (const { name, rights } of users) {
+    const unknown = rights.roles.find((role) => !known.has(role));
+    if (unknown !== undefined) return `user ${name}: rule "role:${unknown}" must name a user or an existing role`;
+  }
+  return undefined;
+}
+
+const namesOf = ({ name, logins }: WantedUser): readonly string[] => [
+  ...new Set([roleOf(name), ...logins.map((login) => login.name)]),
+];
+
+const ownRoles = ({ name }: WantedUser, existing: readonly ExistingRole[]): readonly ExistingRole[] =>
+  existing.filter((role) => role.user === name || (role.name === superuser && name === "default"));
 
 const isSuperuserOf = (role: string, existing: readonly ExistingRole[]): boolean =>
   existing.some(({ name, isSuperuser }) => name === role && isSuperuser);

@@ -3,6 +3,7 @@ import type { LocalConnection } from "../server/postgres-client.ts";
 import { PostgresError } from "../server/postgres-client.ts";
 import {
   commentPrefix,
+  creationStatements,
   disabledRole,
   type ExistingRole,
   quoteName,
@@ -45,33 +46,60 @@ export function hasLogins(users: readonly WantedUser[], existing: readonly Exist
   });
 }
 
+/** How users are applied. */
+export interface ApplyOptions {
+  /** Other logins of users keep their passwords. */
+  readonly keepsOthers?: boolean;
+  /** Called for users other than `default` that the server rejects; the others are applied. Default: the first one ends the change. */
+  readonly leaveOut?: (user: string, problem: string) => void;
+}
+
 /**
- * Gives users of a primary their rights and logins, one after the other. Resolves to why the server rejects one of them. Rejects with a
- * `PostgresError` if it does not answer.
+ * Gives users of a primary their rights and logins. All roles are created first: users can be members of one another in any order. Resolves to
+ * why the server rejects one of them. Rejects with a `PostgresError` if it does not answer.
  */
 export async function applyUsers(
   users: readonly WantedUser[],
   connection: Connection,
-  options: { readonly keepsOthers?: boolean } = {},
+  { leaveOut, ...options }: ApplyOptions = {},
 ): Promise<string | undefined> {
-  for (const user of users) {
-    const problem = await applyUser(user, connection, options);
-    if (problem !== undefined) return `user ${user.name}: ${problem}`;
-  }
+  const existing = await readRoles(connection);
+  const rejected = new Set<string>();
+  const steps: readonly ((user: WantedUser) => Promise<string | undefined>)[] = [
+    (user) => runStatements(creationStatements(user, existing), connection),
+    (user) => applyUser(user, connection, options),
+  ];
+  for (const step of steps)
+    for (const user of users.filter(({ name }) => !rejected.has(name))) {
+      const problem = await step(user);
+      if (problem === undefined) continue;
+      if (leaveOut === undefined || user.name === "default") return `user ${user.name}: ${problem}`;
+      leaveOut(user.name, problem);
+      rejected.add(user.name);
+    }
   return undefined;
 }
 
 async function applyUser(
   user: WantedUser,
   connection: Connection,
-  options: { readonly keepsOthers?: boolean },
+  options: Pick<ApplyOptions, "keepsOthers">,
 ): Promise<string | undefined> {
-  const statements = roleStatements(user, await readRoles(connection), options);
+  const problem = await runStatements(roleStatements(user, await readRoles(connection), options), connection);
+  if (problem !== undefined) return problem;
+  return rejectedBy(async () => {
+    for (const name of user.rights.databases) await ownDatabase(name, roleOf(user.name), connection);
+  });
+}
+
+/** Runs statements in one transaction. Resolves to why there are none, or the server rejects them. */
+async function runStatements(
+  statements: readonly string[] | { readonly problem: string },
+  connection: Connection,
+): Promise<string | undefined> {
   if ("problem" in statements) return statements.problem;
   return rejectedBy(async () => {
-    // One transaction.
     if (statements.length > 0) await connection.one(statements.join(";\n"));
-    for (const name of user.rights.databases) await ownDatabase(name, roleOf(user.name), connection);
   });
 }
 
