@@ -1,10 +1,10 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 
-/** Larger files are not read: an image can contain any. */
-const maxBytes = 1 << 20;
+/** Larger files are not read: an image can contain any. Enough for about 4,000 accounts; the files of images have fewer than 100. */
+const maxBytes = 256 * 1024;
 
 /**
- * The text of a passwd(5) or group(5) file; empty if it does not exist, is not a regular file or exceeds 1 MiB. Does not block: in a
+ * The text of a passwd(5) or group(5) file; empty if it does not exist, is not a regular file or exceeds 256 KiB. Does not block: in a
  * writable root the program may have replaced the file.
  */
 export function readAccountFile(path: string): string {

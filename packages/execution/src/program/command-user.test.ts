@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { readAccountFile } from "./account-file.ts";
 import { resolveCommandUser } from "./command-user.ts";
 
@@ -37,9 +37,23 @@ test("reads only regular files of limited size, and does not wait for a writer",
   const at = (name: string): string => join(dir, name);
   writeFileSync(at("passwd"), accounts.passwd);
   writeFileSync(at("large"), "");
-  truncateSync(at("large"), (1 << 20) + 1);
+  truncateSync(at("large"), 256 * 1024 + 1);
   symlinkSync("passwd", at("link"));
   execFileSync("mkfifo", [at("fifo")]);
   const read = ["passwd", "large", "link", "fifo", "missing", "."].map((name) => readAccountFile(at(name)));
   expect(read).toEqual([accounts.passwd, "", "", "", "", ""]);
+});
+
+test("splits few lines of files that a program has filled to slow the lookup down", () => {
+  const split = vi.spyOn(String.prototype, "split");
+  onTestFinished(() => split.mockRestore());
+  const sizeBytes = 256 * 1024;
+  for (const filler of ["\n", ":", "x:\n", "a:0:0:0\n", ","]) {
+    const text = filler.repeat(sizeBytes / filler.length);
+    const hostile = { passwd: `${text}\n${accounts.passwd}`, group: `${text}\n${accounts.group}` };
+    split.mockClear();
+    expect(resolveCommandUser("postgres", hostile).groups).toEqual([101, 26]);
+    expect(resolveCommandUser("70", hostile).home).toBe("/var/lib/postgresql");
+    expect(split.mock.calls.length).toBeLessThan(50);
+  }
 });

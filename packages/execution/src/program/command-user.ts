@@ -1,4 +1,5 @@
 import { ExecutionError } from "../driver.ts";
+import { accountNamed, accountWithId, entriesWith } from "./account-entries.ts";
 import { readAccountFile } from "./account-file.ts";
 import { homeIn, resolveUser, type UserIds } from "./user.ts";
 
@@ -37,19 +38,17 @@ export function resolveCommandUser(user: string, { passwd, group }: Accounts): C
   return { ...ids, groups, home: homeIn(passwd, ids.uid) };
 }
 
-const fieldsOf = (text: string): readonly (readonly string[])[] => text.split("\n").map((line) => line.split(":"));
-
 /** The login name of a user; undefined for an id without an entry. */
 function nameOf(user: string, uid: number, passwd: string): string | undefined {
-  const entries = fieldsOf(passwd);
-  return entries.find(([name]) => name === user)?.[0] ?? entries.find((fields) => fields[2] === String(uid))?.[0];
+  return (accountNamed(passwd, user) ?? accountWithId(passwd, uid))?.[0];
 }
 
 function groupsOf(name: string | undefined, group: string): readonly number[] {
+  const ids = new Set<number>();
   if (name === undefined || name === "") return [];
-  const ids = fieldsOf(group)
-    .filter(([, , , members = ""]) => members.split(",").includes(name))
-    .map(([, , id]) => Number(id || "x"))
-    .filter((id) => Number.isInteger(id) && id >= 0 && id < 2 ** 32 - 1);
-  return [...new Set(ids)];
+  for (const [, , id, members = ""] of entriesWith(group, name)) {
+    const gid = Number(id || "x");
+    if (`,${members},`.includes(`,${name},`) && Number.isInteger(gid) && gid >= 0 && gid < 2 ** 32 - 1) ids.add(gid);
+  }
+  return [...ids];
 }

@@ -1,5 +1,6 @@
 import { pathInRoot } from "../files/root-path.ts";
 import { readAccountFile } from "./account-file.ts";
+import { accountNamed, accountWithId } from "./account-entries.ts";
 
 /** The numeric ids of a user. */
 export interface UserIds {
@@ -17,15 +18,13 @@ const maxId = 2 ** 32 - 2;
  * the same number if it has none. `where` completes the error message.
  */
 export function resolveUser(user: string, passwd: string, where = "on this machine"): ResolvedUser {
-  const entries = passwd.split("\n").map((line) => line.split(":"));
   const numeric = /^(\d{1,10})(?::(\d{1,10}))?$/.exec(user);
   if (numeric !== null) {
     const uid = Number(numeric[1]);
-    const known = entries.find((entry) => Number(entry[2]) === uid && entry[2] !== "")?.[3];
-    const gid = Number(numeric[2] ?? known ?? uid);
+    const gid = Number(numeric[2] ?? accountWithId(passwd, uid)?.[3] ?? uid);
     return uid > maxId || gid > maxId ? { problem: `user ${user}: ids must not exceed ${maxId}` } : { uid, gid };
   }
-  const entry = entries.find((fields) => fields[0] === user);
+  const entry = accountNamed(passwd, user);
   const uid = Number(entry?.[2]);
   const gid = Number(entry?.[3]);
   return entry === undefined || !Number.isInteger(uid + gid) ? { problem: `user ${user} not found ${where}` } : { uid, gid };
@@ -33,11 +32,7 @@ export function resolveUser(user: string, passwd: string, where = "on this machi
 
 /** The home directory of a user in the text of a passwd file; `/` if it has no entry. */
 export function homeIn(passwd: string, uid: number): string {
-  const entry = passwd
-    .split("\n")
-    .map((line) => line.split(":"))
-    .find((fields) => fields[2] === String(uid));
-  return entry?.[5] || "/";
+  return accountWithId(passwd, uid)?.[5] || "/";
 }
 
 /** Reads the passwd file below `root`; empty if there is none, so that only numeric users resolve. */
