@@ -7,19 +7,27 @@ const verifier =
   "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
 
 describe("a SCRAM verifier", () => {
-  it("has the keys of RFC 7677", () => {
-    expect(createScramVerifier("pencil", salt)).toBe(verifier);
+  it("has the keys of RFC 7677", async () => {
+    expect(await createScramVerifier("pencil", salt)).toBe(verifier);
     expect(isScramVerifier(verifier)).toBe(true);
   });
 
-  it("matches its password only", () => {
-    expect(matchesScramVerifier(verifier, "pencil")).toBe(true);
-    expect(matchesScramVerifier(verifier, "pencils")).toBe(false);
-    expect(matchesScramVerifier("md5a3556571e93b0d20722ba62be61e8c2d", "pencil")).toBe(false);
-    expect(matchesScramVerifier(verifier.replace("4096", "0"), "pencil")).toBe(false);
+  it("matches its password only", async () => {
+    expect(await matchesScramVerifier(verifier, "pencil")).toBe(true);
+    expect(await matchesScramVerifier(verifier, "pencils")).toBe(false);
+    expect(await matchesScramVerifier("md5a3556571e93b0d20722ba62be61e8c2d", "pencil")).toBe(false);
+    expect(await matchesScramVerifier(verifier.replace("4096", "0"), "pencil")).toBe(false);
   });
 
-  it("is the same for equivalent spellings of a character", () => {
-    expect(matchesScramVerifier(createScramVerifier("caf\u00e9", salt), "cafe\u0301")).toBe(true);
+  it("is the same for equivalent spellings of a character", async () => {
+    expect(await matchesScramVerifier(await createScramVerifier("caf\u00e9", salt), "cafe\u0301")).toBe(true);
+  });
+
+  it("is created outside the event loop", async () => {
+    let isCreated = false;
+    const created = createScramVerifier("pencil", salt).then(() => (isCreated = true));
+    for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+    expect(isCreated).toBe(false);
+    await created;
   });
 });

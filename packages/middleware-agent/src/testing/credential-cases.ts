@@ -12,27 +12,30 @@ type CreateCredentials = (
   sequence: number,
   passwords: readonly string[],
   users?: Readonly<Record<string, readonly string[]>>,
-) => Credentials;
+) => Promise<Credentials>;
 
 function credentialsOf({ password, defaultLogin }: EngineContractOptions): CreateCredentials {
   // Two logins alternate: the first one has the password that the Pods were started with.
   const loginOf = (text: string): string => (text === password ? `${defaultLogin}` : `${defaultLogin}_b`);
-  const loginsOf = (logins: readonly (readonly [string, string])[]): Pick<UserCredentials, "logins"> =>
-    defaultLogin === undefined
-      ? {}
-      : { logins: logins.map(([name, text]) => ({ name, verifier: createScramVerifier(text, randomBytes(16)) })) };
-  return (sequence, passwords, users = {}) => ({
+  const loginsOf = async (logins: readonly (readonly [string, string])[]): Promise<Pick<UserCredentials, "logins">> => {
+    if (defaultLogin === undefined) return {};
+    const verified = logins.map(async ([name, text]) => ({ name, verifier: await createScramVerifier(text, randomBytes(16)) }));
+    return { logins: await Promise.all(verified) };
+  };
+  return async (sequence, passwords, users = {}) => ({
     ...{ sequence, password: passwords[0] ?? "" },
     ...(defaultLogin === undefined ? {} : { login: loginOf(passwords[0] ?? "") }),
     users: [
       {
         ...{ name: "default", rules: [], passwordHashes: passwords.map(hashOf) },
-        ...loginsOf(passwords.map((text) => [loginOf(text), text])),
+        ...(await loginsOf(passwords.map((text) => [loginOf(text), text]))),
       },
-      ...Object.entries(users).map(([name, rules]) => ({
-        ...{ name, rules, passwordHashes: [hashOf(name)] },
-        ...loginsOf([[name, name]]),
-      })),
+      ...(await Promise.all(
+        Object.entries(users).map(async ([name, rules]) => ({
+          ...{ name, rules, passwordHashes: [hashOf(name)] },
+          ...(await loginsOf([[name, name]])),
+        })),
+      )),
     ],
   });
 }
@@ -73,7 +76,7 @@ export const credentialCases: readonly PodCase[] = [
         ["default", "next"],
       ] as const;
       assert.deepEqual(await logins(0, ...both), [true, false]);
-      assert.deepEqual(await engineOf(0).set(credentialsOf(1, ["next", password])), { ok: true });
+      assert.deepEqual(await engineOf(0).set(await credentialsOf(1, ["next", password])), { ok: true });
       assert.deepEqual(await logins(0, ...both), [true, true]);
       assert.equal((await pods.at(0).engine.role()).info["credentials"], "1");
       assert.deepEqual([engineOf(0).accepts("default", password), engineOf(0).accepts("default", "other")], [true, false]);
@@ -81,9 +84,9 @@ export const credentialCases: readonly PodCase[] = [
       assert.deepEqual(await logins(0, ...both), [false, false], "no client before it has a role");
       await assignPrimary(pods, 0, 1);
       assert.deepEqual(await logins(0, ...both), [true, true]);
-      assert.deepEqual(await engineOf(0).set(credentialsOf(2, ["next"])), { ok: true });
+      assert.deepEqual(await engineOf(0).set(await credentialsOf(2, ["next"])), { ok: true });
       assert.deepEqual(await logins(0, ...both), [false, true]);
-      assert.equal((await engineOf(0).set(credentialsOf(1, [password]))).ok, false, "an older sequence is refused");
+      assert.equal((await engineOf(0).set(await credentialsOf(1, [password]))).ok, false, "an older sequence is refused");
       assert.deepEqual(await logins(0, ...both), [false, true]);
     },
   },
@@ -95,15 +98,17 @@ export const credentialCases: readonly PodCase[] = [
       if (subject === undefined) return;
       const { credentialsOf, engineOf, logins, password, rules } = subject;
       await assignPrimary(pods, 0, 1);
-      assert.deepEqual(await engineOf(0).set(credentialsOf(1, [password], { reader: rules.valid })), { ok: true });
+      assert.deepEqual(await engineOf(0).set(await credentialsOf(1, [password], { reader: rules.valid })), { ok: true });
       assert.deepEqual(await logins(0, ["reader", "reader"], ["reader", "wrong"]), [true, false]);
-      const rejected = await engineOf(0).set(credentialsOf(2, [password], { reader: rules.valid, broken: rules.invalid }));
+      const rejected = await engineOf(0).set(
+        await credentialsOf(2, [password], { reader: rules.valid, broken: rules.invalid }),
+      );
       assert.ok(rejected.ok === false && rejected.error.includes("broken"), "the message names the user");
       assert.deepEqual(await logins(0, ["reader", "reader"], ["default", password]), [true, true]);
-      assert.deepEqual(await engineOf(0).set(credentialsOf(3, [password])), { ok: true });
+      assert.deepEqual(await engineOf(0).set(await credentialsOf(3, [password])), { ok: true });
       assert.deepEqual(await logins(0, ["reader", "reader"], ["default", password]), [false, true]);
       await pods.at(0).crash();
-      const isolated = await engineOf(0).set(credentialsOf(4, [password], { broken: rules.invalid }));
+      const isolated = await engineOf(0).set(await credentialsOf(4, [password], { broken: rules.invalid }));
       assert.ok(isolated.ok === false && isolated.error.includes("broken"), "rules are validated before it has a role");
       await assignPrimary(pods, 0, 1);
       assert.deepEqual(await logins(0, ["default", password]), [true]);
@@ -120,10 +125,10 @@ export const credentialCases: readonly PodCase[] = [
       await assignReplica(pods, 1, 0, 1);
       assert.equal(await pods.at(0).write("before"), true);
       // The first Pod accepts both, the second one only the old password.
-      assert.deepEqual(await engineOf(0).set(credentialsOf(1, ["next", password])), { ok: true });
+      assert.deepEqual(await engineOf(0).set(await credentialsOf(1, ["next", password])), { ok: true });
       const order = { target: pods.at(1).host, others: [], epoch: 2, timeoutMs: 20_000 };
       assert.deepEqual(await pods.at(0).engine.failover(order), { ok: true });
-      assert.deepEqual(await engineOf(1).set(credentialsOf(1, ["next", password])), { ok: true });
+      assert.deepEqual(await engineOf(1).set(await credentialsOf(1, ["next", password])), { ok: true });
       await assignReplica(pods, 0, 1, 2);
       assert.equal(await pods.at(0).has("before"), true);
     },
@@ -138,7 +143,7 @@ export const credentialCases: readonly PodCase[] = [
       const { credentialsOf, engineOf, password } = subject;
       await assignPrimary(pods, 0, 1);
       await assignReplica(pods, 1, 0, 1);
-      assert.deepEqual(await engineOf(1).set(credentialsOf(1, ["next", password])), { ok: true });
+      assert.deepEqual(await engineOf(1).set(await credentialsOf(1, ["next", password])), { ok: true });
       const order = { target: pods.at(1).host, others: [], epoch: 2, timeoutMs: 20_000 };
       assert.deepEqual(await pods.at(1).engine.failover(order), { ok: true });
       assert.equal(await pods.at(0).engine.isFenced(), true);
@@ -152,7 +157,7 @@ export const credentialCases: readonly PodCase[] = [
       if (subject === undefined) return;
       await assignPrimary(pods, 0, 1);
       await assignReplica(pods, 1, 0, 1);
-      assert.deepEqual(await subject.engineOf(0).set(subject.credentialsOf(1, ["next"])), { ok: true });
+      assert.deepEqual(await subject.engineOf(0).set(await subject.credentialsOf(1, ["next"])), { ok: true });
       const order = { target: pods.at(1).host, others: [], epoch: 2, timeoutMs: 20_000 };
       const outcome = await pods.at(1).engine.failover(order);
       assert.ok(!outcome.ok && outcome.mustTerminate === true);

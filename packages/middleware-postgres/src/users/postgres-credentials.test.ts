@@ -13,7 +13,7 @@ let dataDir: string;
 beforeEach(async () => void (dataDir = await mkdtemp(join(tmpdir(), "credentials-"))));
 afterEach(() => rm(dataDir, { recursive: true, force: true }));
 
-const verifierOf = (password: string): string => createScramVerifier(password, randomBytes(16));
+const verifierOf = (password: string): Promise<string> => createScramVerifier(password, randomBytes(16));
 const clock = createVirtualClock();
 
 /** The users of a server in a Pod that was started with a password. */
@@ -40,25 +40,25 @@ describe("a Pod with a new Secret and the volume of an earlier App", () => {
   it("opens with the password of its Secret, and ends those of the earlier App", async () => {
     const roles = new SimulatedRoles(simulatedRole("postgres"));
     const earlier = await startPod(roles, "earlier");
-    await earlier.set(sent(3, ["postgres_b", verifierOf("earlier")]));
+    await earlier.set(sent(3, ["postgres_b", await verifierOf("earlier")]));
     expect(roles.accepted).toEqual([expect.stringContaining("postgres_b=")]);
 
     const later = await startPod(roles, "later");
     await later.apply();
     expect(roles.accepted).toHaveLength(1);
-    expect(matchesScramVerifier(roles.roles.get("postgres")?.verifier ?? "", "later")).toBe(true);
+    expect(await matchesScramVerifier(roles.roles.get("postgres")?.verifier ?? "", "later")).toBe(true);
     expect(roles.roles.get("postgres_b")).toMatchObject({ canLogin: false, verifier: null });
 
     // Then the controller decides.
-    const verifier = verifierOf("later");
+    const verifier = await verifierOf("later");
     expect(await later.set({ ...sent(1, ["postgres", verifier]), id: "two" })).toEqual({ ok: true });
     expect(roles.accepted).toEqual([`postgres=${verifier}`]);
   });
 
   it("keeps a login that the data has received from a primary with that password", async () => {
     const roles = new SimulatedRoles(simulatedRole("postgres"));
-    await (await startPod(roles, "earlier")).set(sent(3, ["postgres", verifierOf("earlier")]));
-    const received = [verifierOf("later"), verifierOf("previous")] as const;
+    await (await startPod(roles, "earlier")).set(sent(3, ["postgres", await verifierOf("earlier")]));
+    const received = [await verifierOf("later"), await verifierOf("previous")] as const;
     roles.roles.set("postgres", simulatedRole("postgres", { verifier: received[0] }));
     roles.roles.set("postgres_b", simulatedRole("postgres_b", { user: "default", verifier: received[1] }));
     await (await startPod(roles, "later")).apply();
@@ -68,12 +68,12 @@ describe("a Pod with a new Secret and the volume of an earlier App", () => {
 
 describe("a replica that has not received a rotation", () => {
   it("becomes the primary without waiting for it", async () => {
-    const old = verifierOf("old");
+    const old = await verifierOf("old");
     const roles = new SimulatedRoles(simulatedRole("postgres"));
     const credentials = await startPod(roles, "old");
     await credentials.set(sent(1, ["postgres", old]));
     roles.isStandby = true;
-    const next = verifierOf("next");
+    const next = await verifierOf("next");
     const rotation = credentials.set(sent(2, ["postgres", next]));
     const reads = roles.reads;
     await expect.poll(() => roles.reads).toBeGreaterThan(reads);
@@ -89,7 +89,7 @@ describe("a replica that has not received a rotation", () => {
     const roles = new SimulatedRoles(simulatedRole("postgres"));
     roles.isStandby = true;
     const credentials = await startPod(roles, "old");
-    const verifier = verifierOf("next");
+    const verifier = await verifierOf("next");
     const late = credentials.set(sent(1, ["postgres", verifier]));
     let isOver = false;
     const over = late.catch(String).finally(() => void (isOver = true));

@@ -105,8 +105,8 @@ export class PostgresCredentials implements CredentialEngine {
     const { connection } = this.#options.server();
     const { user, password } = this.logins()[0];
     const known = (await readRoles(connection)).find(({ name }) => name === user);
-    if (known?.canLogin === true && matchesScramVerifier(known.verifier ?? "", password)) return;
-    const login = { name: user, verifier: createScramVerifier(password, randomBytes(16)) };
+    if (known?.canLogin === true && (await matchesScramVerifier(known.verifier ?? "", password))) return;
+    const login = { name: user, verifier: await createScramVerifier(password, randomBytes(16)) };
     const problem = await applyUsers([{ name: "default", rights: noRights, logins: [login] }], connection, {
       keepsOthers: !this.#store.isOutdated,
     });

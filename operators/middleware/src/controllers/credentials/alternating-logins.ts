@@ -32,8 +32,7 @@ export function alternateLogins(choice: LoginChoice): Chosen {
   const otherThan = (name: string): string => (name === names[0] ? names[1] : names[0]);
   const known = before?.logins ?? {};
   const loginOf = ({ hash, password }: HashedPassword, name: string): PasswordLogin => {
-    const login = known[hash];
-    return login?.name === name ? login : { name, verifier: createVerifier(password) };
+    return { name, verifier: known[hash]?.verifier ?? createVerifier(password) };
   };
   const last = before === undefined ? undefined : known[before.current]?.name;
   const fresh = last === undefined ? (names.find((name) => name === published) ?? first) : otherThan(last);

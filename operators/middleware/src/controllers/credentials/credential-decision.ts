@@ -17,8 +17,8 @@ export interface CredentialObservation {
   readonly newId: string;
   /** First login of the default user, for programs with one password per login. */
   readonly defaultLogin?: string | undefined;
-  /** Creates the verifier of a password, with a random salt. */
-  readonly createVerifier: (password: string) => string;
+  /** Returns a new verifier of a user's password that the state lacks. */
+  readonly createVerifier: (password: string, user: string) => string;
   readonly graceMs: number;
   readonly now: number;
 }
@@ -37,7 +37,8 @@ export type CredentialStep =
 /** More than that many rotations within a grace period end the oldest password early. */
 const maxPrevious = 5;
 
-const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
+/** SHA-256 of a password in hexadecimal, by which states know it. */
+export const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
 
 /**
  * Decides about the users of an App. Pure. A new password is accepted by all Pods before it is published, and the one before it until
@@ -106,7 +107,8 @@ function passwordsOf(
     return { current, ...(next === undefined ? {} : { next }), previous: kept };
   }
   const chosen = alternateLogins({
-    ...{ before, previous, createVerifier, published: secret.login },
+    ...{ before, previous, published: secret.login },
+    createVerifier: (password) => createVerifier(password, user),
     first: user === "default" ? defaultLogin : user,
     current: { hash: current, password: secret.password },
     next: next === undefined ? undefined : { hash: next, password: secret.nextPassword ?? "" },

@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { controllerReference, type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api-machinery";
 import { ConfigMap, Secret } from "@keelson/api-machinery/kinds";
 import { parseDuration } from "@keelson/api-machinery/time";
@@ -11,7 +11,6 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
-import { createScramVerifier } from "@keelson/middleware-agent";
 import type { AgentClient } from "../../agent/agent-client.ts";
 import { App } from "../../api/app.ts";
 import { Group } from "../../api/group.ts";
@@ -25,6 +24,7 @@ import { publishAll, reportUnpublished } from "./publish-passwords.ts";
 import { type CredentialState, parseCredentialState } from "./credential-state.ts";
 import { fieldManager, type ReadSecret, secretOf, textOf, writeSecret } from "./password-secret.ts";
 import { reconcileTokens, type TokenPod } from "./reconcile-tokens.ts";
+import { createVerifiers } from "./create-verifiers.ts";
 import { type CredentialPod, sendCredentials } from "./send-credentials.ts";
 
 const defaultGraceMs = 3_600_000;
@@ -98,11 +98,12 @@ async function reconcile(
     if (isWanted) context.events.event(app, { type: "Warning", reason: "UsersNotSupported", note });
     return undefined;
   }
+  const stored = new Map([...secrets].flatMap(([user, secret]) => passwordOf(app, user, secret)));
   const step = decideCredentials({
     ...{ state, users, now: clock.now(), pods: pods.map(({ reported }) => reported), newId: randomUUID() },
-    secrets: new Map([...secrets].flatMap(([user, secret]) => passwordOf(app, user, secret))),
+    secrets: stored,
     defaultLogin: plugin.defaultLogin,
-    createVerifier: (password) => createScramVerifier(password, randomBytes(16)),
+    createVerifier: plugin.defaultLogin === undefined ? () => "" : await createVerifiers(stored, state),
     graceMs,
   });
   switch (step.kind) {
