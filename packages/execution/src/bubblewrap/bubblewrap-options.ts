@@ -4,7 +4,7 @@ import type { ProgramSpec } from "../driver.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import type { BindMount } from "../isolation.ts";
 import { type LaunchRequest, StartFailure } from "../process/launcher.ts";
-import { programVariable } from "../process/process-tree.ts";
+import { programVariable, withoutExec } from "../process/process-tree.ts";
 import { createTemporaryFolder, createWorkFolder } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { defaultPath } from "../program/program-spec.ts";
@@ -129,7 +129,12 @@ export function environmentOf({ spec, folder }: Pick<LaunchRequest, "spec" | "fo
   const hasRoot = spec.isolation?.root !== undefined;
   const home = hasRoot ? homeDirectory(spec) : hasPrivateUser(spec) ? imageWork : undefined;
   // Without cgroups, the program's processes are found by the tag.
-  return { PATH: defaultPath, ...(home !== undefined && { HOME: home }), ...spec.env, [programVariable]: folder.tag };
+  return {
+    PATH: defaultPath,
+    ...(home !== undefined && { HOME: home }),
+    ...withoutExec(spec.env),
+    [programVariable]: folder.tag,
+  };
 }
 
 /** Writes arguments for `bwrap --args`. */

@@ -6,6 +6,9 @@ import { entryFile, trackingHierarchy } from "./tracking-hierarchy.ts";
 /** The names of commands' cgroups, below the cgroup of their program. */
 const execPattern = /^exec-[0-9a-f]{16}$/;
 
+/** Whether `id` is the id of a contained command, which is also the name of its cgroup. */
+export const isExecId = (id: string): boolean => execPattern.test(id);
+
 /**
  * Creates a cgroup for a command, below that of its program in the hierarchy that tracks processes, so that the program's limits apply to it.
  * Returns `entries`, the program's entry files, with that of the command in the place of the program's. Unchanged if it cannot be created.
@@ -48,7 +51,7 @@ export function removeExecCgroup(hierarchies: readonly CgroupHierarchy[], name: 
 export function execFoldersIn(folder: string): readonly string[] {
   try {
     // A folder has one link, one from its parent and one from each folder in it.
-    return statSync(folder).nlink <= 2 ? [] : readdirSync(folder).filter((name) => execPattern.test(name));
+    return statSync(folder).nlink <= 2 ? [] : readdirSync(folder).filter(isExecId);
   } catch {
     return [];
   }

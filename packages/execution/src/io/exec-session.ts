@@ -197,6 +197,9 @@ function namespaceOf(pid: number, kind: "pid" | "user"): string | undefined {
   }
 }
 
+/** The processes of this machine; none if they cannot be listed, as while this process has too many files open. The process group is killed nonetheless. */
+const listedOnce = (): Promise<readonly ProcessStat[]> => listProcesses().catch(() => []);
+
 /** The processes of a group whose leader has just been reaped. */
 async function membersOf(group: number): Promise<readonly ProcessStat[]> {
   try {
@@ -204,7 +207,7 @@ async function membersOf(group: number): Promise<readonly ProcessStat[]> {
   } catch {
     return [];
   }
-  return (await listProcesses()).filter((stat) => stat.group === group);
+  return (await listedOnce()).filter((stat) => stat.group === group);
 }
 
 /** Whether this very process is still in a group. */
@@ -215,7 +218,7 @@ function isMember({ pid, startTime }: ProcessStat, group: number): boolean {
 
 /** The descendants of processes, parents first. script(1) starts its command in a new session, outside the command's process group. */
 async function descendantsOf(pids: readonly number[]): Promise<readonly number[]> {
-  const all = await listProcesses();
+  const all = await listedOnce();
   const found: number[] = [];
   for (let parents = pids; parents.length > 0; ) {
     const children = all.filter((stat) => parents.includes(stat.parent)).map((stat) => stat.pid);

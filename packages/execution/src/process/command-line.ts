@@ -2,7 +2,7 @@ import { terminalCommand } from "../io/terminal.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { splitEnvironment } from "../shim/shim.ts";
 import { type LaunchRequest, StartFailure } from "./launcher.ts";
-import { programVariable } from "./process-tree.ts";
+import { programVariable, withoutExec } from "./process-tree.ts";
 import type { Execution } from "./wrapping.ts";
 
 /** What `execve` gets: the command with its arguments, and the environment. */
@@ -15,7 +15,7 @@ export interface CommandLine {
 export function commandLine({ spec, folder }: LaunchRequest, execution: Execution): CommandLine {
   const { inherited, assignments } = splitEnvironment({
     PATH: defaultPath,
-    ...(execution.env ?? spec.env),
+    ...withoutExec(execution.env ?? spec.env),
     [programVariable]: folder.tag,
   });
   const [program] = execution.command;

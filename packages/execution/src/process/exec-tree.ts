@@ -1,14 +1,11 @@
-import { createExecCgroup, execCgroupsOf, removeExecCgroup } from "../cgroup/exec-cgroup.ts";
+import { createExecCgroup, execCgroupsOf, isExecId, removeExecCgroup } from "../cgroup/exec-cgroup.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import { readCgroupPids, sealCgroup } from "../cgroup/cgroup.ts";
 import type { ExecSession } from "../driver.ts";
 import type { Deadlines } from "../program/deadlines.ts";
-import { hasEnded, hasEnvironment, hasVariable, isAlive, listProcesses, type ProcessStat, readStat } from "./proc.ts";
+import { hasEnded, hasEnvironment, isAlive, listProcesses, type ProcessStat, readEnvironment, readStat } from "./proc.ts";
 import type { LaunchRequest } from "./launcher.ts";
-import { killProcesses, programVariable } from "./process-tree.ts";
-
-/** Environment variable of the processes of a contained command; its value is the command's id. */
-export const execVariable = "KEELSON_EXEC";
+import { execVariable, killProcesses, listedProcesses, programVariable } from "./process-tree.ts";
 
 /** Everything that a contained command starts: the processes of its own cgroup below the program's, or, without cgroups, those with its id in their environment. */
 export interface ExecTree {
@@ -46,21 +43,42 @@ async function killExecTree({ id, tag, hierarchies, deadlines }: ExecTree): Prom
   removeExecCgroup(hierarchies, name);
 }
 
-/**
- * Kills the contained commands of a program that an earlier supervisor left behind. A process in uninterruptible sleep delays this, so the program's
- * adoption must not wait for it.
- */
-export async function killLeftExecs(
+/** The contained commands of a program that an earlier supervisor left behind. */
+export interface LeftExecs extends Omit<ExecTree, "id"> {
+  /** Those with a cgroup of their own. */
+  readonly ids: readonly string[];
+  /** Processes of the program, among them those of commands without a cgroup. */
+  readonly candidates: readonly ProcessStat[];
+}
+
+/** Finds {@link LeftExecs}. The program's adoption waits for it, so that commands of this supervisor are not among them. */
+export async function findLeftExecs(
   hierarchies: readonly CgroupHierarchy[],
   { folder: { tag }, deadlines }: Pick<LaunchRequest, "folder" | "deadlines">,
-): Promise<void> {
-  for (const id of execCgroupsOf(hierarchies, tag)) await killExecTree({ id, tag, hierarchies, deadlines });
-  const list = async (): Promise<readonly ProcessStat[]> => {
-    const own = aliveOf(readCgroupPids(hierarchies, tag)) ?? (await withEnvironment(`${programVariable}=${tag}`));
-    const isExec = await Promise.all(own.map(({ pid }) => hasVariable(pid, execVariable)));
-    return own.filter((_, index) => isExec[index] === true);
+): Promise<LeftExecs> {
+  const ids = execCgroupsOf(hierarchies, tag);
+  const grouped = aliveOf(readCgroupPids(hierarchies, tag));
+  return { tag, hierarchies, deadlines, ids, candidates: grouped ?? (await listedProcesses(listProcesses, deadlines)) };
+}
+
+/**
+ * Kills {@link LeftExecs}. A process in uninterruptible sleep delays this, but not the end of other commands. The program's adoption must
+ * not wait for it.
+ */
+export async function killLeftExecs({ ids, candidates, ...trees }: LeftExecs): Promise<void> {
+  const killed = new Set<string>();
+  const kill = async (id: string): Promise<void> => {
+    if (killed.has(id)) return;
+    killed.add(id);
+    await killExecTree({ ...trees, id });
   };
-  await killProcesses({ list, seal: () => {}, deadlines });
+  const killOf = async (process: ProcessStat): Promise<void> => {
+    const environment = await readEnvironment(process.pid);
+    if (environment.get(programVariable) !== trees.tag || !isAlive(process.pid, process.startTime)) return;
+    const id = environment.get(execVariable);
+    if (id !== undefined && isExecId(id)) await kill(id);
+  };
+  await Promise.all([...ids.map(kill), ...candidates.map(killOf)]);
 }
 
 function aliveOf(pids: readonly number[] | undefined): readonly ProcessStat[] | undefined {

@@ -20,9 +20,18 @@ import { keepWork } from "../program/size-limit.ts";
 import { readExit, readTermination } from "../shim/shim-exit.ts";
 import { cleanUpCgroup, type LaunchContext, treeOf, withCgroupView } from "./launch-context.ts";
 import { type LaunchedProgram, type LaunchRequest, StartFailure, type Termination } from "./launcher.ts";
-import { containedExec, createExecTree, type ExecTree, execVariable } from "./exec-tree.ts";
+import { containedExec, createExecTree, type ExecTree } from "./exec-tree.ts";
 import { elapsedMs, isAlive } from "./proc.ts";
-import { killTree, listTree, type ProcessTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
+import {
+  execVariable,
+  killTree,
+  listTree,
+  type ProcessTree,
+  programVariable,
+  signalTree,
+  withoutExec,
+  withoutWrapper,
+} from "./process-tree.ts";
 
 /** Maximum pause, after 1, 2, 4 ... ms, while the program starts inside its wrapper. */
 const maxStartPauseMs = 1024;
@@ -129,7 +138,7 @@ export class LaunchedProcess implements LaunchedProgram {
       throw new ExecutionError("Unsupported", "user: requires the driver bubblewrap or containerd");
     const user = hostUser(spec);
     const cwd = spec.cwd ?? folder.work;
-    const env = { PATH: defaultPath, ...spec.env, ...exec.env };
+    const env = { PATH: defaultPath, ...withoutExec({ ...spec.env, ...exec.env }) };
     try {
       findExecutable({ ...spec, env, command: exec.command }, user, cwd, wrapping.rootOf?.(this.#request));
     } catch (error) {

@@ -82,13 +82,13 @@ export async function hasEnvironment(pid: number, assignment: string): Promise<b
   }
 }
 
-/** Whether a process was started with a variable in its environment; false if its environment is not readable. */
-export async function hasVariable(pid: number, name: string): Promise<boolean> {
-  try {
-    return (await readFile(`/proc/${pid}/environ`, "latin1")).split("\0").some((each) => each.startsWith(`${name}=`));
-  } catch {
-    return false;
-  }
+/** The environment with which a process was started; empty if it is not readable. The first value of a variable counts. */
+export async function readEnvironment(pid: number): Promise<ReadonlyMap<string, string>> {
+  const text = await readFile(`/proc/${pid}/environ`, "latin1").catch(() => "");
+  const pairs = text
+    .split("\0")
+    .map((pair) => [pair.slice(0, Math.max(pair.indexOf("="), 0)), pair.slice(pair.indexOf("=") + 1)] as const);
+  return new Map(pairs.toReversed());
 }
 
 /** The boot id, which changes with every boot. */

@@ -34,7 +34,7 @@ import {
   type PreparedSlot,
   StartFailure,
 } from "./launcher.ts";
-import { killLeftExecs } from "./exec-tree.ts";
+import { findLeftExecs, killLeftExecs } from "./exec-tree.ts";
 import { isAlive, readBootId, readStat } from "./proc.ts";
 import { OpenedFiles } from "./opened-files.ts";
 import { killTree } from "./process-tree.ts";
@@ -178,7 +178,8 @@ class ProcessLauncher implements Launcher {
     const isSameBoot = identity.bootId === this.#bootId;
     const isShimAlive = (): boolean => isSameBoot && isAlive(shim.pid, shim.startTime);
     const context = this.#contexts.of(request.folder);
-    if (isSameBoot) void killLeftExecs(context.hierarchies, request);
+    // If it fails, they end with the program.
+    if (isSameBoot) void killLeftExecs(await findLeftExecs(context.hierarchies, request)).catch(() => {});
     return new LaunchedProcess(context, request, {
       shim,
       isShimAlive: isShimAlive(),

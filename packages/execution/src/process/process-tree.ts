@@ -8,6 +8,14 @@ import type { ProcessStat } from "./proc.ts";
 /** Environment variable of every process of a program; its value is the program's tag. */
 export const programVariable = "KEELSON_PROGRAM";
 
+/** Environment variable of the processes of a contained command; its value is the command's id. */
+export const execVariable = "KEELSON_EXEC";
+
+/** The environment of a program without {@link execVariable}, which would make it part of a command that is killed. */
+export function withoutExec(env: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => name !== execVariable));
+}
+
 /** Identifies the processes of a program. */
 export interface ProcessTree {
   readonly tag: string;
@@ -129,6 +137,20 @@ export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise
   await killProcesses({ list: () => listTree(tree), seal: () => sealCgroup(tree.hierarchies, tree.tag), deadlines });
 }
 
+/** Lists processes. Tries again if that fails, as it does while this process has too many files open. */
+export async function listedProcesses(
+  list: () => Promise<readonly ProcessStat[]>,
+  deadlines: Deadlines,
+): Promise<readonly ProcessStat[]> {
+  for (;;) {
+    try {
+      return await list();
+    } catch {
+      await new Promise<void>((resolve) => void deadlines.after(maxKillPauseMs, resolve));
+    }
+  }
+}
+
 /**
  * Kills processes until none is left. Checks after 1, 2, 4 ... ms, because the kernel does not notify about
  * processes that are not children. A process in uninterruptible sleep (a dead network disk) delays this until the kernel releases it.
@@ -136,7 +158,7 @@ export async function killTree(tree: ProcessTree, deadlines: Deadlines): Promise
 export async function killProcesses({ list, seal, deadlines }: KilledProcesses): Promise<void> {
   const seen = new Map<number, ProcessStat>();
   for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, maxKillPauseMs)) {
-    for (const stat of await list()) seen.set(stat.pid, stat);
+    for (const stat of await listedProcesses(list, deadlines)) seen.set(stat.pid, stat);
     // An exiting process has lost its environment, so it is not listed, but it is still alive.
     const left = [...seen.values()].filter(({ pid, startTime }) => isAlive(pid, startTime));
     if (left.length === 0) return;

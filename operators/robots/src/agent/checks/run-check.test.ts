@@ -107,3 +107,20 @@ it("gives programs the ports that they request, free ones where no number is fix
   expect(chosen.every((port) => port > 1023)).toBe(true);
   expect([portOf("web", variables), portOf("9090", variables), portOf("toString", variables)]).toEqual([8080, 9090, undefined]);
 });
+
+it("survives a script that cannot be killed", async () => {
+  const stopping = new AbortController();
+  const program = {
+    spec: { id: "a", command: ["a"] as const, env: {} },
+    exec: () =>
+      Promise.resolve({
+        stdin: { end: () => stopping.abort() },
+        stdout: { resume: () => {} },
+        kill: () => Promise.reject(new Error("EMFILE: too many open files, scandir '/proc'")),
+        exited: () => Promise.resolve({ exitCode: 1 }),
+      }),
+  } as unknown as Parameters<typeof runCheck>[1];
+  const target: CheckTarget = { type: "script", command: ["a"] };
+  await runCheck({ target, timeoutMs: 1000 }, program, { clock, signal: stopping.signal });
+  await new Promise((resolve) => setImmediate(resolve));
+});

@@ -119,8 +119,8 @@ async function askScript(
   signal: AbortSignal,
 ): Promise<CheckResult> {
   const session = await program.exec({ command, isContained: true });
-  signal.addEventListener("abort", () => void session.kill(), { once: true });
-  if (signal.aborted) await session.kill();
+  signal.addEventListener("abort", () => void session.kill().catch(() => {}), { once: true });
+  if (signal.aborted) await session.kill().catch(() => {});
   session.stdin.end();
   session.stdout.resume();
   session.stderr?.resume();

@@ -90,7 +90,8 @@ export class TaskExec {
     this.#window.close();
     const { session } = this.#options;
     for (const stream of [session.stdin, session.stdout, session.stderr]) stream?.destroy();
-    void session.kill();
+    // What it leaves is killed again when the command has exited.
+    void session.kill().catch(() => {});
   }
 
   #heard(): void {
@@ -111,7 +112,7 @@ export class TaskExec {
     const streams = [this.#forward("stdout", session.stdout), this.#forward("stderr", session.stderr)];
     const { exitCode } = await session.exited();
     // A process that the command has left behind would outlive it, and may keep its output open.
-    await Promise.all([session.kill(), ...streams]);
+    await Promise.all([session.kill().catch(() => {}), ...streams]);
     this.#deadline.cancel();
     this.#silence?.cancel();
     session.stdout.destroy();
