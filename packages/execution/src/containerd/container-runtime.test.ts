@@ -1,5 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
@@ -29,4 +39,18 @@ test("runs runc by default, and runsc through a script that gives it the network
 test("rejects a program for runsc if it is not installed", () => {
   const missing = (): unknown => containerRuntime({ runtime: "runsc" }, dir, "");
   expect(missing).toThrow("isolation.runtime: runsc not found; install gVisor");
+});
+
+test("replaces the script of runsc as a whole, and only if it changes", () => {
+  const script = join(dir, ".runsc");
+  containerRuntime({ runtime: "runsc" }, dir, "/a/runsc");
+  const { ino, mtimeNs } = statSync(script, { bigint: true });
+  containerRuntime({ runtime: "runsc" }, dir, "/a/runsc");
+  expect(statSync(script, { bigint: true })).toMatchObject({ ino, mtimeNs });
+  const before = openSync(script, "r");
+  containerRuntime({ runtime: "runsc" }, dir, "/b/runsc");
+  expect(readFileSync(before, "utf8")).toContain("'/a/runsc'");
+  closeSync(before);
+  expect(readFileSync(script, "utf8")).toContain("'/b/runsc'");
+  expect(readdirSync(dir)).toEqual([".runsc"]);
 });

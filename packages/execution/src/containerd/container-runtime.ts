@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { create, toBinary } from "@bufbuild/protobuf";
@@ -49,7 +49,20 @@ export function containerRuntime(
   if (path === "")
     throw new StartFailure("could not start the program: isolation.runtime: runsc not found; install gVisor", 126);
   const script = join(dir, ".runsc");
-  writeFileSync(script, runscScript(path), { mode: 0o755 });
+  writeScript(script, runscScript(path));
   const options = create(OptionsSchema, { binaryName: script });
   return { name, options: { typeUrl: OptionsSchema.typeName, value: toBinary(OptionsSchema, options) } };
+}
+
+/** Shims of running containers execute the script at any time, so it is replaced as a whole, and only if it changes. */
+function writeScript(script: string, text: string): void {
+  if (existsSync(script) && readFileSync(script, "utf8") === text) return;
+  const fresh = `${script}.new`;
+  try {
+    writeFileSync(fresh, text, { mode: 0o755 });
+    renameSync(fresh, script);
+  } catch (error) {
+    rmSync(fresh, { force: true });
+    throw error;
+  }
 }
