@@ -1,5 +1,6 @@
 import { mkdirSync, readdirSync, rmdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { errorCode } from "../files/file-error.ts";
 import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 import { entryFile, trackingHierarchy } from "./tracking-hierarchy.ts";
 
@@ -36,14 +37,18 @@ export function execCgroupsOf(hierarchies: readonly CgroupHierarchy[], tag: stri
   return hierarchy === undefined ? [] : execFoldersIn(join(hierarchy.parent, tag));
 }
 
-/** Removes the cgroup of a command, `tag/id`, if its last process has been reaped. What is left is removed with that of the program. */
-export function removeExecCgroup(hierarchies: readonly CgroupHierarchy[], name: string): void {
+/**
+ * Removes the cgroup of a command, `tag/id`, if its last process has been reaped. Returns whether it has none now. What is left is removed
+ * with that of the program.
+ */
+export function removeExecCgroup(hierarchies: readonly CgroupHierarchy[], name: string): boolean {
   const hierarchy = trackingHierarchy(hierarchies);
-  if (hierarchy === undefined) return;
+  if (hierarchy === undefined) return true;
   try {
     rmdirSync(join(hierarchy.parent, name));
-  } catch {
-    // It has none, or the kernel still reaps a process.
+    return true;
+  } catch (error) {
+    return errorCode(error) === "ENOENT";
   }
 }
 

@@ -1,6 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { Deadlines } from "../program/deadlines.ts";
@@ -51,4 +53,21 @@ test("lists processes again if they could not be listed", async () => {
 
 test("drops the variable of commands from the environment of programs", () => {
   expect(withoutExec({ A: "1", KEELSON_EXEC: "exec-000000000000000a" })).toEqual({ A: "1" });
+});
+
+test("removes the cgroup of a command once its last process has been reaped", async () => {
+  const parent = mkdtempSync(join(tmpdir(), "exec-cgroups-"));
+  onTestFinished(() => rmSync(parent, { recursive: true }));
+  const cgroup = join(parent, folder.tag, "exec-000000000000000a");
+  mkdirSync(cgroup, { recursive: true });
+  for (const each of [join(cgroup, ".."), cgroup]) writeFileSync(join(each, "cgroup.procs"), "");
+  const clock = createVirtualClock(0);
+  const hierarchies = [{ version: 2, mount: parent, parent, controllers: new Set<"pids">() }] as const;
+  await killLeftExecs(await findLeftExecs(hierarchies, { folder, deadlines: new Deadlines(clock) }));
+  // A plain folder with a file cannot be removed, like a cgroup with a process.
+  await clock.advance(100);
+  expect(existsSync(cgroup)).toBe(true);
+  rmSync(join(cgroup, "cgroup.procs"));
+  await clock.advance(1000);
+  expect(existsSync(cgroup)).toBe(false);
 });

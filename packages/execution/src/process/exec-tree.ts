@@ -7,6 +7,9 @@ import { hasEnded, hasEnvironment, isAlive, listProcesses, type ProcessStat, rea
 import type { LaunchRequest } from "./launcher.ts";
 import { execVariable, killProcesses, listedProcesses, programVariable } from "./process-tree.ts";
 
+/** Maximum pause between two attempts to remove the cgroup of a command. The pauses are 1, 2, 4 ... ms. */
+const maxReapPauseMs = 4096;
+
 /** Everything that a contained command starts: the processes of its own cgroup below the program's, or, without cgroups, those with its id in their environment. */
 export interface ExecTree {
   readonly id: string;
@@ -40,7 +43,13 @@ async function killExecTree({ id, tag, hierarchies, deadlines }: ExecTree): Prom
     seal: () => sealCgroup(hierarchies, name),
     deadlines,
   });
-  removeExecCgroup(hierarchies, name);
+  removeWhenReaped({ hierarchies, deadlines }, name);
+}
+
+/** The kernel may still reap the last process of a command. Without this, a program collects empty cgroups while it lives. */
+function removeWhenReaped(tree: Pick<ExecTree, "hierarchies" | "deadlines">, name: string, pauseMs = 1): void {
+  if (removeExecCgroup(tree.hierarchies, name) || pauseMs > maxReapPauseMs) return;
+  tree.deadlines.after(pauseMs, () => removeWhenReaped(tree, name, pauseMs * 2));
 }
 
 /** The contained commands of a program that an earlier supervisor left behind. */
