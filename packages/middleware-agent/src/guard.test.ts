@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -71,6 +71,21 @@ describe.each(["dash", "bash", "busybox"].filter((shell) => existsSync(`/bin/${s
       async () => expect((await processes()).filter(({ command }) => command.includes(`keelson-guard ${pid} `))).toEqual([]),
       wait,
     );
+  });
+
+  it("kills a program and its children if a renewal comes too late", async () => {
+    const server = new ServerProcess("/bin/bash", systemClock, { killsChildren: true });
+    const pid = server.start(["-c", "for i in {1..60}; do sleep 600 & done; wait"], "/") ?? 0;
+    const children = async (): Promise<readonly Found[]> => (await processes()).filter(({ parent }) => parent === pid);
+    await vi.waitFor(async () => expect(await children()).toHaveLength(60), wait);
+    const left = await children();
+    server.guard(200);
+    // The guard stops the program before it walks /proc, which takes longer than the renewal.
+    await vi.waitFor(() => expect(readFileSync(`/proc/${pid}/stat`, "utf8")).toMatch(/\) T /), { ...wait, interval: 1 });
+    server.guard(60_000);
+    await expect(server.ended).resolves.toContain("SIGKILL");
+    const running = new Set((await processes()).map((each) => each.pid));
+    expect(left.filter((each) => running.has(each.pid))).toEqual([]);
   });
 
   it("ends with its timer when the program is stopped", async () => {

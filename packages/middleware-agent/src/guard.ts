@@ -16,6 +16,8 @@ kills_children=$3
 timer=
 sleep 0.001 2>/dev/null && has_fractions=true
 end_program() {
+  # A renewal that comes now is too late: it must not leave the process stopped.
+  trap "" TERM
   if [ "$kills_children" = true ]; then
     kill -STOP "$pid"
     for stat in /proc/[0-9]*/stat; do
