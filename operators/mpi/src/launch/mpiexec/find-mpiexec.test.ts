@@ -1,3 +1,4 @@
+import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,6 +25,20 @@ it("rejects a program that is linked with another MPI", () => {
       "./pi is linked with OpenMPI, but mpiImplementation is MPICH; use OpenMPI or Auto",
     );
   } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it("does not read a named pipe", () => {
+  const folder = mkdtempSync(join(tmpdir(), "find-mpiexec-"));
+  execFileSync("mkfifo", [join(folder, "pi")]);
+  // If the pipe is read, the reader finds a program of another MPI instead of blocking.
+  const writer = spawn("sh", ["-c", "printf '\\177ELF..libmpi.so.40' >pi"], { cwd: folder, stdio: "ignore" });
+  try {
+    const order = { implementation: "MPICH", ranks: 1, command: ["./pi"] } as const;
+    expect(() => findMpiexec(order, "/nonexistent", folder)).toThrow(/apt-get install mpich/);
+  } finally {
+    writer.kill("SIGKILL");
     rmSync(folder, { recursive: true });
   }
 });

@@ -90,7 +90,9 @@ function linkedWith(program: string, path: string, workingDirectory: string): Mp
   const file = program.includes("/") ? resolve(workingDirectory, program) : onPath(program, path);
   if (file === undefined) return undefined;
   try {
-    return statSync(file).size > maxProgramBytes ? undefined : libraryOf(readFileSync(file));
+    const status = statSync(file);
+    // Reading a named pipe would block.
+    return status.isFile() && status.size <= maxProgramBytes ? libraryOf(readFileSync(file)) : undefined;
   } catch {
     return undefined; // mpiexec reports what is wrong with the program.
   }
