@@ -1,24 +1,34 @@
 /** Lines around a change. */
 const context = 3;
 
-/** Lines of a text beyond which no difference is computed: the comparison is quadratic in the worst case. */
-const maxLines = 1_500;
+/** Lines and characters of a text beyond which no difference is computed. Messages repeat it, and the event loop waits for it. */
+const [maxLines, maxLength] = [1_500, 65_536];
+
+/** Pairs of equal lines that are considered. A comparison is quadratic in the worst case. */
+const maxPairs = 50_000;
 
 /**
  * The difference of two values as kube-apiserver appends it to messages: a unified diff of their indented JSON, with the matches of Python's
- * difflib. Empty for equal values, and for values with more than 1,500 lines.
+ * difflib. Empty for equal values, and for values that are too large or repetitive to be compared in one turn.
  */
 export function valueDifference(before: unknown, after: unknown): string {
   const [a, b] = [linesOf(before), linesOf(after)];
-  if (a.length > maxLines || b.length > maxLines) return "";
-  return groupsOf(changesOf(a, b))
+  if (a === undefined || b === undefined) return "";
+  const matches = matchesOf(a, b);
+  if (matches === undefined) return "";
+  return groupsOf(changesOf(matches))
     .map((group) => hunk(group, a, b))
     .join("");
 }
 
-function linesOf(value: unknown): string[] {
+/** Undefined for a text beyond the limits. */
+function linesOf(value: unknown): string[] | undefined {
   const text = JSON.stringify(value, null, 1);
-  return text.replaceAll(/[<>&\u2028\u2029]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`).split("\n");
+  if (text.length > maxLength) return undefined;
+  const lines = text
+    .replaceAll(/[<>&\u2028\u2029]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`)
+    .split("\n");
+  return lines.length > maxLines ? undefined : lines;
 }
 
 interface Match {
@@ -57,7 +67,8 @@ function bestMatch(
   b: readonly string[],
   indexes: ReadonlyMap<string, readonly number[]>,
   [aStart, aEnd, bStart, bEnd]: Range,
-): Match {
+): Match & { readonly pairs: number } {
+  let pairs = 0;
   let best: Match = { a: aStart, b: bStart, size: 0 };
   let lengths = new Map<number, number>();
   for (let i = aStart; i < aEnd; i++) {
@@ -65,6 +76,7 @@ function bestMatch(
     for (const j of indexes.get(a[i] ?? "") ?? []) {
       if (j < bStart) continue;
       if (j >= bEnd) break;
+      pairs++;
       const size = (lengths.get(j - 1) ?? 0) + 1;
       next.set(j, size);
       if (size > best.size) best = { a: i - size + 1, b: j - size + 1, size };
@@ -74,16 +86,19 @@ function bestMatch(
   let { a: i, b: j, size } = best;
   while (i > aStart && j > bStart && a[i - 1] === b[j - 1]) [i, j, size] = [i - 1, j - 1, size + 1];
   while (i + size < aEnd && j + size < bEnd && a[i + size] === b[j + size]) size++;
-  return { a: i, b: j, size };
+  return { a: i, b: j, size, pairs };
 }
 
-/** The matches in order, adjacent ones joined, with an empty one at the end. */
-function matchesOf(a: readonly string[], b: readonly string[]): readonly Match[] {
+/** The matches in order, adjacent ones joined, with an empty one at the end. Undefined if there are too many pairs of equal lines. */
+function matchesOf(a: readonly string[], b: readonly string[]): readonly Match[] | undefined {
   const indexes = indexLines(b);
   const found: Match[] = [];
   const pending: Range[] = [[0, a.length, 0, b.length]];
+  let pairs = 0;
   for (let range = pending.pop(); range !== undefined; range = pending.pop()) {
     const match = bestMatch(a, b, indexes, range);
+    pairs += match.pairs;
+    if (pairs > maxPairs) return undefined;
     if (match.size === 0) continue;
     found.push(match);
     const [aStart, aEnd, bStart, bEnd] = range;
@@ -102,10 +117,10 @@ function matchesOf(a: readonly string[], b: readonly string[]): readonly Match[]
   return [...joined, { a: a.length, b: b.length, size: 0 }];
 }
 
-function changesOf(a: readonly string[], b: readonly string[]): readonly Change[] {
+function changesOf(matches: readonly Match[]): readonly Change[] {
   const changes: Change[] = [];
   let [i, j] = [0, 0];
-  for (const match of matchesOf(a, b)) {
+  for (const match of matches) {
     if (i < match.a || j < match.b) changes.push({ isEqual: false, a: i, aEnd: match.a, b: j, bEnd: match.b });
     [i, j] = [match.a + match.size, match.b + match.size];
     if (match.size > 0) changes.push({ isEqual: true, a: match.a, aEnd: i, b: match.b, bEnd: j });
