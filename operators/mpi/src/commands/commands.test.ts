@@ -207,6 +207,15 @@ describe("keelson mpi", () => {
     expect((await start("explain", ["other"])).exitCode).toBe(1);
   });
 
+  it("needs no right to read MPIJobs", async () => {
+    await create();
+    const path = "/apis/kubeflow.org/v2beta1/";
+    environment.faults.failNext({ reason: "Forbidden", when: (request) => request.path.startsWith(path), times: 3 });
+    expect((await start("list", [])).out).toMatch(/^pi .* RhinoJob$/m);
+    expect(await start("explain", ["other"])).toMatchObject({ exitCode: 1, err: expect.stringContaining("not found") });
+    expect(environment.faults.injected).toBe(2);
+  });
+
   it("lists and explains MPIJobs too, if the cluster has them", async () => {
     await create();
     expect((await start("list", [])).out).toMatch(/^pi .* RhinoJob$/m);

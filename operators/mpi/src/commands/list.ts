@@ -1,10 +1,10 @@
-import { ignoreNotFound } from "@keelson/api-machinery";
 import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { MPIJob } from "../api/mpi-job.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
 import { namespaceFlag } from "./flags.ts";
+import { ifReadable } from "./if-readable.ts";
 
 /** `keelson mpi list`. */
 export const listCommand: CommandDefinition = {
@@ -17,8 +17,7 @@ export const listCommand: CommandDefinition = {
       const allNamespaces = flags["all-namespaces"] === true;
       const namespace = allNamespaces ? undefined : namespaceFlag.read(flags);
       const { items } = await client.list(RhinoJob, { namespace, signal });
-      // The cluster may not have MPIJobs.
-      const { items: mpiJobs = [] } = (await ignoreNotFound(client.list(MPIJob, { namespace, signal }))) ?? {};
+      const { items: mpiJobs = [] } = (await ifReadable(client.list(MPIJob, { namespace, signal }))) ?? {};
       const rows = [
         ...items.map((job) => rowOf(job, RhinoJob.kind, allNamespaces)),
         ...mpiJobs.map((job) => rowOf(viewOfMpiJob(job), MPIJob.kind, allNamespaces)),

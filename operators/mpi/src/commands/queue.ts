@@ -3,6 +3,7 @@ import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@
 import { textFlag } from "@keelson/operator/flags";
 import { MPIJob } from "../api/mpi-job.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
+import { ifReadable } from "./if-readable.ts";
 
 type Job = DeepReadonly<RhinoJob> | DeepReadonly<MPIJob>;
 
@@ -19,7 +20,7 @@ export const queueCommand: CommandDefinition = {
     try {
       const jobs: readonly Job[] = [
         ...(await client.list(RhinoJob, { signal })).items,
-        ...(await client.list(MPIJob, { signal })).items,
+        ...((await ifReadable(client.list(MPIJob, { signal })))?.items ?? []),
       ];
       const waiting = jobs
         .filter(({ status }) => status?.queue?.reason !== undefined && (queue === undefined || status.queue.name === queue))
