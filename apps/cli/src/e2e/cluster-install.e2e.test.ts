@@ -86,7 +86,7 @@ beforeAll(async () => {
     await keelson("image", "import", join(images, `${name}.tar`), `docker.io/keelson/${name}:${version}`, ...at);
   await keelson("image", "import", join(home, "busybox.tar"), busybox, ...at);
   // The shell guards the program and checks snapshots.
-  await createProgramImage(join(home, "redis.tar"), redis, ["/usr/bin/redis-server", "/bin/bash", "/bin/cat"]);
+  await createProgramImage(join(home, "redis.tar"), redis, ["/usr/bin/redis-server", "/bin/sh", "/bin/cat", "/bin/sleep"]);
   await keelson("image", "import", join(home, "redis.tar"), redis, ...at);
   up = await startTestKeelson(folder.path, ...flags, "--containerd-address", containerd.socket);
   writeFileSync(join(folder.path, "values.yaml"), stringify(values));

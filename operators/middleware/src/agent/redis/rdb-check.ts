@@ -1,19 +1,13 @@
 import { spawn } from "node:child_process";
-import { basename } from "node:path";
-import type { SnapshotOutcome } from "@keelson/middleware-agent";
+import { existsSync, mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync } from "node:fs";
+import { basename, delimiter, join } from "node:path";
+import { AgentError, type SnapshotOutcome } from "@keelson/middleware-agent";
 
 /** Maximum length of the output that is kept. The result is at its end. */
 const maxOutputLength = 16_384;
 
-/**
- * The checker reads a file: a pipe has a path, unlike the sockets that Node.js gives to children. The name of a program decides whether it is
- * the server or the checker.
- */
-const script = `
-mkdir -p "$2" && ln -s "$(command -v "$0")" "$2/$1-$$" || exit
-cat | "$2/$1-$$" /dev/stdin
-rm -f "$2/$1-$$"
-`;
+/** The checker reads a file: a pipe has a path, unlike the sockets that Node.js gives to children. */
+const script = 'cat | "$0" /dev/stdin';
 
 /**
  * Runs the RDB checker that is part of every redis-server and valkey-server on a stream. It verifies the format version, the structure
@@ -23,10 +17,9 @@ export class RdbCheck {
   readonly #child;
   readonly #ended: Promise<SnapshotOutcome>;
 
-  /** `folder`: for a link to the program. */
+  /** `folder`: for a link to the program. **Errors**: {@link AgentError} `SnapshotFailed` if it cannot be created. */
   constructor(program: string, folder: string) {
-    const name = basename(program).startsWith("valkey") ? "valkey-check-rdb" : "redis-check-rdb";
-    this.#child = spawn("sh", ["-c", script, program, name, folder], { stdio: ["pipe", "pipe", "pipe"] });
+    this.#child = spawn("sh", ["-c", script, checkerOf(program, folder)], { stdio: ["pipe", "pipe", "pipe"] });
     let output = "";
     for (const stream of [this.#child.stdout, this.#child.stderr])
       stream.on("data", (chunk: Buffer) => {
@@ -59,6 +52,35 @@ export class RdbCheck {
   cancel(): void {
     this.#child.stdin.destroy();
   }
+}
+
+/**
+ * The name of a program decides whether it is the server or the checker, so this is a link to the server with the checker's name. It stays,
+ * because the volume that it is in may be full later.
+ */
+function checkerOf(program: string, folder: string): string {
+  const link = join(folder, basename(program).startsWith("valkey") ? "valkey-check-rdb" : "redis-check-rdb");
+  const draft = `${link}-${process.pid}`;
+  try {
+    const target = findProgram(program);
+    if (existsSync(link) && readlinkSync(link) === target) return link;
+    mkdirSync(folder, { recursive: true });
+    rmSync(draft, { force: true });
+    symlinkSync(target, draft);
+    renameSync(draft, link);
+    return link;
+  } catch (error) {
+    throw new AgentError("SnapshotFailed", `could not start the checker: ${String(error)}`, { cause: error });
+  }
+}
+
+/** The path of a program in `PATH`. */
+function findProgram(program: string): string {
+  if (program.includes("/")) return program;
+  const paths = (process.env.PATH ?? "").split(delimiter).map((folder) => join(folder, program));
+  const found = paths.find((path) => existsSync(path));
+  if (found === undefined) throw new Error(`${program} not found in PATH`);
+  return found;
 }
 
 function readResult(output: string): SnapshotOutcome {
