@@ -11,7 +11,7 @@ const headerBytes = 8;
 /** Where a file's compiled code is, counted from the end of the index. */
 type Place = readonly [offset: number, length: number, checksum: number];
 
-/** The newest files of a program that are kept: one per version and options of Node.js in use. */
+/** Maximum number of files of a program. */
 const maxFiles = 4;
 
 /** Compiled code that an earlier process has stored. */
@@ -71,8 +71,8 @@ export class StoredCode {
 }
 
 /**
- * Writes code of files by name for {@link StoredCode}, and removes that of other versions and options of Node.js that are no longer used.
- * `name` starts the names of all of them. Rejects if the folder belongs to another user or the disk is full.
+ * Stores the compiled code of files by name, for {@link StoredCode}. Of the files in the folder whose names start with `name`, one for each
+ * version and set of options of Node.js, only the newest {@link maxFiles} are kept. Rejects if the folder is not writable or the disk is full.
  */
 export async function storeCode(path: string, name: string, code: ReadonlyMap<string, Buffer>): Promise<void> {
   let offset = 0;

@@ -75,9 +75,7 @@ async function showStatus(context: CommandContext, client: Client): Promise<numb
   const namespace = namespaceFlag.read(context.flags);
   const authority = await readRobotAuthority(client, namespace, context.signal);
   if (authority === undefined) {
-    context.stderr.write(
-      `no robot has joined with a token in namespace ${namespace}, so there is no certificate authority yet\n`,
-    );
+    context.stderr.write(`no certificate authority yet: no robot has joined with a token in namespace ${namespace}\n`);
     return 1;
   }
   const robots = await robotsWithKeys(context, client);
@@ -132,7 +130,7 @@ async function retire(context: CommandContext, client: Client): Promise<number> 
   const force = forceFlag.read(context.flags);
   return await change(context, client, async (state, now) => {
     const { phase, message } = describePhase(state);
-    if (phase !== "Issuing") return `there is no authority to retire (${phase}): ${message}`;
+    if (phase !== "Issuing") return `no authority to retire (${phase}): ${message}`;
     const { robots, tokens } = force ? { robots: [], tokens: [] } : await cutOff(context, client, now);
     if (robots.length + tokens.length === 0) return await retireAuthority(state, now);
     return [

@@ -77,13 +77,13 @@ export async function stageAuthority(state: AuthorityState, now: number): Promis
   return { ...state, next, keys: [...state.keys.slice(-1), createStoredKey(version, now)], version };
 }
 
-/** Has the next authority issue certificates. The one before stays trusted. Returns the same state if there is no next one. */
+/** Makes the next authority the issuer of robots' certificates. The previous one stays trusted. Returns the state unchanged if none is staged. */
 export function promoteAuthority({ next, ...state }: AuthorityState): AuthorityState {
   if (next === undefined) return state;
   return { ...state, previous: state.authority, authority: next, version: state.version + 1 };
 }
 
-/** Has the new authority sign the certificates of brokers too. */
+/** Makes the new authority sign the certificates of brokers too. */
 export async function retireAuthority(state: AuthorityState, now: number): Promise<AuthorityState> {
   return { ...state, isRetiring: true, version: state.version + 1, ...(await issuePair(state.authority, now)) };
 }

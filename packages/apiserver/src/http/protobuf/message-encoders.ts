@@ -14,7 +14,7 @@ export function encoderOf(message: string | undefined): MessageEncoder {
   const known = encoders.get(message ?? "");
   if (known !== undefined) return known;
   const fields = fieldsOf(message);
-  if (message === undefined || fields === undefined) throw new TypeError(`there is no message ${message}`);
+  if (message === undefined || fields === undefined) throw new TypeError(`unknown message ${message}`);
   // Registered before its fields, because a message can contain itself.
   let steps: readonly MessageEncoder[] | undefined;
   const encoder: MessageEncoder = (writer, object) => {
