@@ -43,7 +43,7 @@ const slowest: readonly string[] = [
   "testplane/src/steps.test.ts",
   "robots/src/rollouts.test.ts",
   "quorum/model.test.ts",
-  "http/http-server.test.ts",
+  "http/server/http-server.test.ts",
   "endpoints/pipeline.test.ts",
   "generator/requesters.test.ts",
   "write/large-objects.test.ts",

@@ -13,7 +13,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startAgent } from "./agent/agent.ts";
 import { type RobotPolicy, defaultRobotPolicy } from "./agent/policy/robot-policy.ts";
 import { Task } from "./api/task.ts";
-import { execCommand } from "./commands/exec.ts";
+import { execCommand } from "./commands/exec/exec.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
 import { connectExec } from "./exec/connect-exec.ts";

@@ -19,7 +19,7 @@ import { identitySecret } from "./api/names.ts";
 import { Secret } from "./api/secret.ts";
 import { revokeCommand } from "./commands/approve.ts";
 import { caCommand } from "./commands/ca.ts";
-import { mosquittoConfigCommand } from "./commands/mosquitto-config.ts";
+import { mosquittoConfigCommand } from "./commands/broker/mosquitto-config.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
 import { authorityFeature } from "./identity/authority/trusting-robots.ts";

@@ -12,7 +12,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { startAgent } from "./agent/agent.ts";
 import { Task } from "./api/task.ts";
 import { TaskSignal } from "./api/task-signal.ts";
-import { signalCommand } from "./commands/signal.ts";
+import { signalCommand } from "./commands/exec/signal.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
 import { topics } from "./protocol/messages.ts";

@@ -1,6 +1,6 @@
 import type { CredentialEngine } from "./credentials/credential-engine.ts";
 import type { LogEngine } from "./log/log-engine.ts";
-import type { ProgramMetric } from "./program-metric.ts";
+import type { ProgramMetric } from "./metrics/program-metric.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 
 /** A role for a program. Epochs grow with every primary; assignments with an older epoch are refused. */

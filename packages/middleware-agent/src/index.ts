@@ -10,7 +10,7 @@ export type {
 } from "./credentials/credential-engine.ts";
 export { type AgentPassword, CredentialStore, type CredentialStoreOptions } from "./credentials/credential-store.ts";
 export { createScramVerifier, isScramVerifier, matchesScramVerifier } from "./credentials/scram.ts";
-export { discardData } from "./discard-data.ts";
+export { discardData } from "./program/discard-data.ts";
 export type {
   Assignment,
   Engine,
@@ -23,14 +23,14 @@ export type {
   StopOptions,
 } from "./engine.ts";
 export type { AgentView, EngineDefinition, EngineOptions, EngineService, PluginDefinition } from "./engine-definition.ts";
-export { killProcessesIn, processesIn } from "./folder-processes.ts";
+export { killProcessesIn, processesIn } from "./program/folder-processes.ts";
 export { readJson, writeJson } from "./json-file.ts";
-export { type ProgramParameters, readParameters } from "./parameters-file.ts";
-export type { ProgramMetric, ProgramMetricSample } from "./program-metric.ts";
+export { type ProgramParameters, readParameters } from "./program/parameters-file.ts";
+export type { ProgramMetric, ProgramMetricSample } from "./metrics/program-metric.ts";
 export type { LogEngine, LogFile, LogSource, ReadLogOptions, Recovery, RecoveryTarget } from "./log/log-engine.ts";
-export { programEnvironment } from "./program-environment.ts";
-export { isProgramError, ProgramError } from "./program-error.ts";
-export { ServerProcess, type ServerProcessOptions } from "./server-process.ts";
+export { programEnvironment } from "./program/program-environment.ts";
+export { isProgramError, ProgramError } from "./program/program-error.ts";
+export { ServerProcess, type ServerProcessOptions } from "./program/server-process.ts";
 export { type AgentIdentity, agentName } from "./tls/agent-identity.ts";
 export { CertificateFolder } from "./tls/certificate-folder.ts";
 export { certificateHash, certificateProblem, type Certificates } from "./tls/certificates.ts";

@@ -11,13 +11,13 @@ import { decodeRequest } from "./quorum/peers.ts";
 import type { QuorumAgent } from "./quorum/quorum-agent.ts";
 import type { LogEngine } from "./log/log-engine.ts";
 import { createLogTools } from "./log/log-tools.ts";
-import { createMetricTools } from "./metric-tools.ts";
+import { createMetricTools } from "./metrics/metric-tools.ts";
 import type { RoleFeed } from "./role-feed.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 import { createSnapshotTools } from "./snapshot/snapshot-tools.ts";
 import { type AgentIdentity, isSameAgent, serverOptions } from "./tls/agent-identity.ts";
 import { TlsServer } from "./tls/tls-server.ts";
-import { isProgramError } from "./program-error.ts";
+import { isProgramError } from "./program/program-error.ts";
 
 /** A running agent server ({@link ToolInvoker}). */
 export interface ToolServer {

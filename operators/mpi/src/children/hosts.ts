@@ -2,7 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ConfigMapObject, PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { labels } from "../api/names.ts";
 import type { JobView } from "../controllers/job-view.ts";
-import { type Layout, ranksOfHosts } from "../launch/host-layout.ts";
+import { type Layout, ranksOfHosts } from "../launch/launcher/host-layout.ts";
 import type { ChildNames } from "./child-names.ts";
 
 /** Folder in which Pods find `hostfile` and `discover_hosts.sh`. */

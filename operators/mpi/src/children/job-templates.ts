@@ -4,7 +4,7 @@ import { containerNames, labels, tokenKey } from "../api/names.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { formatOrder, podVariables, programVariables, rendezvousPort } from "../launch/pod-environment.ts";
 import { readyPipeVariable, readyProbeCommand } from "../launch/ready-signal.ts";
-import { workerPodCount } from "../launch/host-layout.ts";
+import { workerPodCount } from "../launch/launcher/host-layout.ts";
 import { type ChildNames, labelValue } from "./child-names.ts";
 import { hostNames, hostsFolder, layoutOf } from "./hosts.ts";
 import { overlayTemplate } from "./pod-template.ts";

@@ -2,7 +2,7 @@ import { changeEach, type CommandDefinition } from "@keelson/operator";
 import { cancelAnnotation } from "../api/names.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag } from "./flags.ts";
-import { hasEnded } from "./watch-job.ts";
+import { hasEnded } from "./run/watch-job.ts";
 
 /** `keelson mpi suspend NAME ...`. */
 export const suspendCommand = patchCommand("suspend", "stop the ranks of RhinoJobs until they are resumed", "suspended", {

@@ -2,7 +2,7 @@ import type { CommandDefinition } from "@keelson/operator";
 import { durationFlag } from "@keelson/operator/flags";
 import { deadlineExitCode } from "../launch/exit-codes.ts";
 import { namespaceFlag } from "./flags.ts";
-import { exitCodeOfJob, watchUntilEnd } from "./watch-job.ts";
+import { exitCodeOfJob, watchUntilEnd } from "./run/watch-job.ts";
 
 const timeoutFlag = durationFlag({
   name: "timeout",

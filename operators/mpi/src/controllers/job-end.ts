@@ -2,7 +2,7 @@ import { isControlledBy } from "@keelson/api-machinery";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { JobObject, PodObject } from "@keelson/api-machinery/kinds";
 import { layoutOf } from "../children/hosts.ts";
-import { workerPodCount } from "../launch/host-layout.ts";
+import { workerPodCount } from "../launch/launcher/host-layout.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { changed, rfc3339, statusWith } from "./job-status.ts";
 import { type Child, noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";

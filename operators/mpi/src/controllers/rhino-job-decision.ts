@@ -1,5 +1,5 @@
 import { isControlledBy } from "@keelson/api-machinery";
-import { workerPodCount } from "../launch/host-layout.ts";
+import { workerPodCount } from "../launch/launcher/host-layout.ts";
 import { launcherLostExitCode } from "../launch/exit-codes.ts";
 import { childNames } from "../children/child-names.ts";
 import { launcherFailed, workersFailed } from "./failure-cause.ts";

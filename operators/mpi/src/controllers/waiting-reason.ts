@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
-import { workerPodCount } from "../launch/host-layout.ts";
+import { workerPodCount } from "../launch/launcher/host-layout.ts";
 import { layoutOf } from "../children/hosts.ts";
 import { isCreating, type PodTrouble, podTrouble } from "./pod-trouble.ts";
 import { launchProgress, type Progress } from "./job-status.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import { createCheckpointFolder, runBefore } from "./checkpoint.ts";
 import { launchFailedExitCode } from "./exit-codes.ts";
-import { type LauncherOptions, runLauncher } from "./launcher.ts";
+import { type LauncherOptions, runLauncher } from "./launcher/launcher.ts";
 import {
   type LauncherEnvironment,
   launcherEnvironment,
@@ -10,7 +10,7 @@ import {
   workerEnvironment,
 } from "./pod-environment.ts";
 import { createReadySignal, readyPipePath } from "./ready-signal.ts";
-import { runSession } from "./session.ts";
+import { runSession } from "./session/session.ts";
 import { runWorker } from "./worker.ts";
 
 /*

@@ -1,5 +1,5 @@
 import { maxExitCode } from "./exit-codes.ts";
-import { shellWord } from "./shell-word.ts";
+import { shellWord } from "./session/shell-word.ts";
 
 /*
  * mpiexec starts every rank through a short shell script, which records the rank's exit status in a file. mpiexec itself cannot be relied on

@@ -3,11 +3,11 @@ import { existsSync, type FSWatcher, mkdtempSync, readFileSync, rmSync, statSync
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
-import { type Channel, openChannel } from "./channel.ts";
+import { type Channel, openChannel } from "./channel/channel.ts";
 import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
-import { LauncherWait } from "./launcher-wait.ts";
+import { LauncherWait } from "./launcher/launcher-wait.ts";
 import { killLeftoverRanks } from "./leftover-ranks.ts";
-import { type LauncherMessage, launcherMessage } from "./messages.ts";
+import { type LauncherMessage, launcherMessage } from "./channel/messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
 import { parseRankFile, type RankEnd, rankEnvironment } from "./rank-wrapper.ts";
 import { withLauncherAddress, workerCommand } from "./mpiexec/worker-command.ts";

@@ -9,7 +9,7 @@ import { layoutOf } from "../children/hosts.ts";
 import { launcherJob, type PodTools, workersJob } from "../children/job-templates.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { deadlineMs, isManagedElsewhere } from "../controllers/run-policy.ts";
-import { workerPodCount } from "../launch/host-layout.ts";
+import { workerPodCount } from "../launch/launcher/host-layout.ts";
 import { admissionNeed, isAdmittedByKueue, queueOf } from "./admission-need.ts";
 import type { QueueState, WaitingJob } from "./admission-plan.ts";
 import { Capacity, type Placement } from "./capacity.ts";

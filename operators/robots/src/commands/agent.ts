@@ -24,7 +24,7 @@ import {
   readOptionalToken,
   tokenFileFlag,
   tokenFlag,
-} from "./broker-flags.ts";
+} from "./broker/broker-flags.ts";
 import type { AgentOptions, StartAgent } from "./start-agent.ts";
 
 const flags = {

@@ -4,7 +4,7 @@ import { aborted } from "@keelson/controller/shutdown";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { countFlag, durationFlag, isUsageError, logLevelFlag, pairsFlag, textFlag } from "@keelson/operator/flags";
 import { SimulatedFleet } from "../simulation/simulated-fleet.ts";
-import { brokerUrlFlag, readBrokerUrl, readToken, tokenFileFlag, tokenFlag } from "./broker-flags.ts";
+import { brokerUrlFlag, readBrokerUrl, readToken, tokenFileFlag, tokenFlag } from "./broker/broker-flags.ts";
 
 const flags = {
   robots: countFlag({ name: "robots", value: "N", description: "number of robots", default: "10", min: 1, max: 10_000 }),

@@ -8,7 +8,7 @@ import type { EventRecorder } from "@keelson/controller";
 import type { ServerContext } from "@keelson/operator";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
-import { replaceFile } from "../commands/replace-file.ts";
+import { replaceFile } from "../commands/broker/replace-file.ts";
 import { mqttFlags } from "../flags.ts";
 import type { LazyAuthority } from "../identity/authority/lazy-authority.ts";
 import { ExecAccess } from "./exec-access.ts";

@@ -13,8 +13,8 @@ import { createStaticTokens } from "../auth/authentication/static-tokens.ts";
 import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
 import { systemUser } from "../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
-import { startHttpServer } from "./http-server.ts";
-import type { HttpServer } from "./http-server-options.ts";
+import { startHttpServer } from "./server/http-server.ts";
+import type { HttpServer } from "./server/http-server-options.ts";
 
 const tokens = { good: "token-of-the-admin", powerless: "token-of-a-nobody" };
 const maps = "/api/v1/namespaces/default/configmaps";

@@ -8,8 +8,8 @@ import { statusError } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
-import { startHttpServer } from "./http-server.ts";
-import type { HttpServer } from "./http-server-options.ts";
+import { startHttpServer } from "./server/http-server.ts";
+import type { HttpServer } from "./server/http-server-options.ts";
 
 const large = "x".repeat(4 * 1024 * 1024);
 let directory: string;

@@ -4,8 +4,8 @@ import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/out
 import type { ServedResource } from "../registry/served-resource.ts";
 import { forEachSlice } from "../endpoints/read/slices.ts";
 import { scaleResource } from "../table/scale-table.ts";
-import { joinItems, streamItems } from "./list-body.ts";
-import { compactList, prettyList } from "./list-text.ts";
+import { joinItems, streamItems } from "./list/list-body.ts";
+import { compactList, prettyList } from "./list/list-text.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
 import { hasMessage, type ProtobufEncoder } from "./protobuf/encode.ts";
 import { encodeProtobufList, protobufOf } from "./protobuf/body.ts";

@@ -17,8 +17,8 @@ import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
 import type { Handle } from "../endpoints/outcome.ts";
 import { toTable } from "../table/table.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
-import { startHttpServer } from "./http-server.ts";
-import type { HttpServer } from "./http-server-options.ts";
+import { startHttpServer } from "./server/http-server.ts";
+import type { HttpServer } from "./server/http-server-options.ts";
 
 let directory: string;
 let pki: Pki;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { systemRandom } from "../endpoints/random-source.ts";
-import { listenOnSocket } from "./listen.ts";
+import { listenOnSocket } from "./server/listen.ts";
 import { serveApi } from "../serving/serve-api.ts";
 import type { ServedApi, ServeApiOptions } from "../serving/serve-options.ts";
 

@@ -4,7 +4,7 @@ import { ignoresLimit } from "../endpoints/read/read.ts";
 import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
 import { type Admission, type FlowController, isLongRunning } from "../flowcontrol/flow-controller.ts";
 import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
-import type { HttpServerOptions } from "./http-server-options.ts";
+import type { HttpServerOptions } from "./server/http-server-options.ts";
 import type { Target } from "./request-target.ts";
 
 /** Items of a list whose size is measured. */

@@ -17,9 +17,9 @@ import { isMessage, protobufOf } from "./protobuf/body.ts";
 import { ProtobufEncoder } from "./protobuf/encode.ts";
 import { includeObject, type Target, wantsPretty } from "./request-target.ts";
 import { type ResponseHeaders, sendBody, warningHeaders } from "./send.ts";
-import { FanOut } from "./fan-out.ts";
-import { jsonLines, protobufFrames } from "./watch-encoding.ts";
-import { ChunkCache, type WatchLimits, WatchStream } from "./watch-stream.ts";
+import { FanOut } from "./watch/fan-out.ts";
+import { jsonLines, protobufFrames } from "./watch/watch-encoding.ts";
+import { ChunkCache, type WatchLimits, WatchStream } from "./watch/watch-stream.ts";
 
 /** A request and the response to send. */
 export interface Exchange {

@@ -12,8 +12,8 @@ import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
 import type { PipelineRequest } from "../endpoints/outcome.ts";
 import { systemUser } from "../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
-import { startHttpServer } from "./http-server.ts";
-import type { HttpServer } from "./http-server-options.ts";
+import { startHttpServer } from "./server/http-server.ts";
+import type { HttpServer } from "./server/http-server-options.ts";
 
 /** Lists of about 7 MB, which exceed all buffers between the server and a client that does not read. */
 const objects = 170;

@@ -6,7 +6,7 @@ import { startCertificateRenewal } from "../auth/certificates/certificate-renewa
 import { writeKubeconfig } from "../auth/certificates/kubeconfig.ts";
 import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
 import { Closers } from "../closers.ts";
-import type { HttpServer } from "../http/http-server-options.ts";
+import type { HttpServer } from "../http/server/http-server-options.ts";
 import { startStorageMigration } from "../storage-migration/storage-migration.ts";
 import { type Backend, openBackend } from "./backend.ts";
 import { publishKubernetesService } from "./kubernetes-service.ts";

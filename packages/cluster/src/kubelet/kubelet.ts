@@ -23,11 +23,11 @@ import { readMachine, registerNode, type Taint } from "./node/node-registration.
 import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
 import { subPathDirectory, SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import { type MetricsObjects, ResourceMetrics } from "./metrics/resource-metrics.ts";
-import { hasNetwork } from "./pod/pod-addresses.ts";
+import { hasNetwork } from "./pod/network/pod-addresses.ts";
 import { PodSet } from "./pod/pod-set.ts";
 import { steadyTime } from "./steady-time.ts";
 import { podKey } from "./pod/pod-view.ts";
-import { AllowedSysctls } from "./pod/sysctls.ts";
+import { AllowedSysctls } from "./pod/admission/sysctls.ts";
 
 /** Options of {@link startKubelet}. */
 export interface KubeletOptions {

@@ -7,7 +7,7 @@ import type { NodeObjects } from "./node/node-objects.ts";
 import type { NetworkPolicies } from "../pod-network/network-policies.ts";
 import type { PodNetwork } from "../pod-network/pod-network.ts";
 import type { PodView } from "./pod/pod-view.ts";
-import type { AllowedSysctls } from "./pod/sysctls.ts";
+import type { AllowedSysctls } from "./pod/admission/sysctls.ts";
 import type { SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import type { PodRuntimes } from "./runtimes/pod-runtimes.ts";
 

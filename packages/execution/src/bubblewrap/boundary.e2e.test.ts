@@ -24,7 +24,7 @@ import type { Driver, Program, ProgramSpec, StartKind } from "../driver.ts";
 import { content } from "../contract/setup.ts";
 import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
 import { privateUser } from "./private-user.ts";
-import { openProgramFolder } from "../program/program-folder.ts";
+import { openProgramFolder } from "../program/files/program-folder.ts";
 import { warmUp } from "../testing/warm-slots.ts";
 import { hasStub } from "../warm/start-stub.ts";
 

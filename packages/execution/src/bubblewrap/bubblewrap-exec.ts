@@ -5,8 +5,8 @@ import type { ExecSpec, ProgramSpec } from "../driver.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import type { JoinedExecution } from "../process/wrapping.ts";
 import { defaultPath } from "../program/program-spec.ts";
-import { hasPrivateUser, hostUser } from "../program/program-user.ts";
-import type { UserIds } from "../program/user.ts";
+import { hasPrivateUser, hostUser } from "../program/users/program-user.ts";
+import type { UserIds } from "../program/users/user.ts";
 import {
   bindsOf,
   type BubblewrapWorld,

@@ -5,7 +5,7 @@ import type { ProgramSpec } from "../driver.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import { type LaunchRequest, StartFailure } from "../process/launcher.ts";
 import type { Execution, SlotWrapping } from "../process/wrapping.ts";
-import { claimFile, findExecutable } from "../program/program-files.ts";
+import { claimFile, findExecutable } from "../program/files/program-files.ts";
 import { bubblewrapChild } from "../program/network-namespace.ts";
 import { hasEnteredRoot } from "../program/program-root.ts";
 import { readExit } from "../shim/shim-exit.ts";

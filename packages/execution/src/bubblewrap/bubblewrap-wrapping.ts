@@ -2,9 +2,9 @@ import { chownSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
 import type { LaunchRequest } from "../process/launcher.ts";
 import type { Execution, Wrapping } from "../process/wrapping.ts";
-import { readErrorTail } from "../program/program-files.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
-import { hasPrivateUser, hostUser, own } from "../program/program-user.ts";
+import { readErrorTail } from "../program/files/program-files.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
+import { hasPrivateUser, hostUser, own } from "../program/users/program-user.ts";
 import { stubFailed, stubMessages } from "../warm/start-stub.ts";
 import {
   argumentsFile,

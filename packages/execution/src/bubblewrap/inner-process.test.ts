@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { readStat } from "../process/proc.ts";
-import { programFolder } from "../program/program-folder.ts";
+import { programFolder } from "../program/files/program-folder.ts";
 import { statusFile } from "./bubblewrap-options.ts";
 import { innerProcess } from "./inner-process.ts";
 

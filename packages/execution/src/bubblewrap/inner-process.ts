@@ -2,7 +2,7 @@ import { ExecutionError } from "../driver.ts";
 import { hasEnded, readStat } from "../process/proc.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import { bubblewrapChild } from "../program/network-namespace.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { hasEnteredRoot } from "../program/program-root.ts";
 import { statusFile } from "./bubblewrap-options.ts";
 

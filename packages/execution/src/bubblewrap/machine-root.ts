@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { UserIds } from "../program/user.ts";
+import type { UserIds } from "../program/users/user.ts";
 
 /** Folders of the machine that a program without an image sees, read-only, at the same paths. Never /etc, /opt, /home or /root. */
 export const machineFolders = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];

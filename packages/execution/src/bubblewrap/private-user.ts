@@ -4,8 +4,8 @@ import { release } from "node:os";
 import { describeError } from "../files/file-error.ts";
 import type { Isolation } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
-import type { UserIds } from "../program/user.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
+import type { UserIds } from "../program/users/user.ts";
 
 /*
  * A program with a private user runs as a user id of the host that no other program has. bubblewrap cannot give away its user id, and the

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { ExecutionError } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
-import type { UserIds } from "../program/user.ts";
+import type { UserIds } from "../program/users/user.ts";
 
 /** A range of one id: what it is inside, and on the host. */
 export interface MappedId {

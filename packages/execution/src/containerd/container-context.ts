@@ -7,7 +7,7 @@ import type { TerminalSize } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
 import type { ProcessTree } from "../process/process-tree.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { cgroupParent } from "./container-plan.ts";
 import { type ContainerdApi, ignoreNotFound } from "./containerd-api.ts";
 

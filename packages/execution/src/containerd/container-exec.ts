@@ -4,8 +4,8 @@ import { join } from "node:path";
 import type { ExecSession, ExecSpec, TerminalSize } from "../driver.ts";
 import { failedExec } from "../io/exec-session.ts";
 import { type FifoPool, readFifo, writeFifo } from "../io/fifo-pool.ts";
-import type { CommandUser } from "../program/command-user.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
+import type { CommandUser } from "../program/users/command-user.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { type ContainerdApi, ignoreNotFound } from "./containerd-api.ts";
 import { parseStartError } from "./start-error.ts";
 

@@ -1,19 +1,24 @@
 import { existsSync, lstatSync, mkdirSync, readlinkSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { ProgramGroup } from "../cgroup/program-group.ts";
-import { readAccountFile } from "../program/account-file.ts";
+import { readAccountFile } from "../program/users/account-file.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import type { BindMount } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import { generatedSettings, imageWork, machineFolders, publicSettings, writeSettings } from "../bubblewrap/machine-root.ts";
-import { prepareWorkingDirectory, findExecutable, createTemporaryFolder, createWorkFolder } from "../program/program-files.ts";
-import { own, programUser } from "../program/program-user.ts";
+import {
+  prepareWorkingDirectory,
+  findExecutable,
+  createTemporaryFolder,
+  createWorkFolder,
+} from "../program/files/program-files.ts";
+import { own, programUser } from "../program/users/program-user.ts";
 import { attainableScore } from "../process/oom-score.ts";
 import { programVariable } from "../process/process-tree.ts";
 import { pathInRoot } from "../files/root-path.ts";
-import { resolveUser } from "../program/user.ts";
-import type { UserIds } from "../program/user.ts";
+import { resolveUser } from "../program/users/user.ts";
+import type { UserIds } from "../program/users/user.ts";
 import type { ContainerImage } from "./containerd-images.ts";
 import { imageCapabilities, type OciProgram, ociSpec } from "./oci-spec.ts";
 import { createMountPoints, givePrivateFolders } from "./private-container.ts";

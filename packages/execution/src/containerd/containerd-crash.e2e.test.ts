@@ -18,7 +18,7 @@ import { content } from "../contract/setup.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";
 import { openImage } from "../images/image-layout.ts";
 import { listProcesses } from "../process/proc.ts";
-import { programFolder } from "../program/program-folder.ts";
+import { programFolder } from "../program/files/program-folder.ts";
 import { createBusyboxImage } from "../testing/busybox-image.ts";
 import { startLocalContainerd } from "../testing/local-containerd.ts";
 import type { LocalContainerd } from "../testing/local-containerd.ts";

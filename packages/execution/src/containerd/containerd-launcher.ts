@@ -18,9 +18,9 @@ import {
 import { readBootId, readStat } from "../process/proc.ts";
 import { killTree } from "../process/process-tree.ts";
 import type { Deadlines } from "../program/deadlines.ts";
-import { createLogs } from "../program/program-files.ts";
-import { programFolder, type ProgramFolder } from "../program/program-folder.ts";
-import { hasPrivateUser } from "../program/program-user.ts";
+import { createLogs } from "../program/files/program-files.ts";
+import { programFolder, type ProgramFolder } from "../program/files/program-folder.ts";
+import { hasPrivateUser } from "../program/users/program-user.ts";
 import { ContainerContext, messageOf, taskStates } from "./container-context.ts";
 import { processFile } from "./container-exec.ts";
 import { cgroupParent, type ImageRoot, type Mount, planContainer } from "./container-plan.ts";

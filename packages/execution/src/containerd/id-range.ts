@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ProgramFolder } from "../program/program-folder.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { StartFailure } from "../process/launcher.ts";
 import type { ContainerdApi } from "./containerd-api.ts";
 

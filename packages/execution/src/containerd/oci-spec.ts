@@ -2,7 +2,7 @@ import { cpuPeriodMicros, cpuQuotaMicros } from "../cgroup/cgroup-limits.ts";
 import type { Limits } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
 import { ociSeccomp } from "../bubblewrap/seccomp-filter.ts";
-import type { UserIds } from "../program/user.ts";
+import type { UserIds } from "../program/users/user.ts";
 import { idRangeSize } from "./id-range.ts";
 
 /** A program for an OCI runtime. */

@@ -2,8 +2,8 @@ import { chmodSync, chownSync, lstatSync, mkdirSync, statSync, writeFileSync } f
 import { dirname, join } from "node:path";
 import type { BindMount } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
-import type { UserIds } from "../program/user.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
+import type { UserIds } from "../program/users/user.ts";
 import { idRangeSize } from "./id-range.ts";
 import type { OciProgram } from "./oci-spec.ts";
 

@@ -4,9 +4,9 @@ import { StartFailure } from "../process/launcher.ts";
 import { watchAlive } from "../io/fifo-pool.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { createInput } from "../io/program-input.ts";
-import { errorLog } from "../program/program-files.ts";
+import { errorLog } from "../program/files/program-files.ts";
 
 const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;
 

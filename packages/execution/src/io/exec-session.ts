@@ -7,7 +7,7 @@ import { isAlive, listProcesses, type ProcessStat, readStat } from "../process/p
 import { splitEnvironment } from "../shim/shim.ts";
 import { resizeTerminal, terminalCommand } from "./terminal.ts";
 import { withLowerScore } from "../process/oom-score.ts";
-import type { UserIds } from "../program/user.ts";
+import type { UserIds } from "../program/users/user.ts";
 
 /** A command to run beside a program, as a child of this process. */
 export interface ExecRequest {

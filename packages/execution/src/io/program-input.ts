@@ -6,7 +6,7 @@ import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import type { ProgramInput } from "../shim/shim.ts";
-import type { UserIds } from "../program/user.ts";
+import type { UserIds } from "../program/users/user.ts";
 
 /**
  * Creates the FIFO that a program with an input or a terminal reads; undefined for others. Throws {@link StartFailure} if the machine

@@ -20,7 +20,7 @@ import type { Driver, ProgramSpec } from "../driver.ts";
 import { createCgroup, entryFilesOf } from "../cgroup/cgroup.ts";
 import { discoverCgroups, parseHierarchies } from "../cgroup/cgroup-hierarchies.ts";
 import { isAlive, listProcesses, readStat } from "./proc.ts";
-import { programFolder } from "../program/program-folder.ts";
+import { programFolder } from "../program/files/program-folder.ts";
 import { createProcessDriver } from "./process-driver.ts";
 
 const supervisors = createSupervisorProcesses("createProcessDriver");

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { Deadlines } from "../program/deadlines.ts";
-import { programFolder } from "../program/program-folder.ts";
+import { programFolder } from "../program/files/program-folder.ts";
 import { findLeftExecs, killLeftExecs } from "./exec-tree.ts";
 import { listedProcesses, withoutExec } from "./process-tree.ts";
 

@@ -11,7 +11,7 @@ import {
   restoreProgramGroup,
 } from "../cgroup/program-group.ts";
 import { withDiskLimit } from "../program/limits/limits-record.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
 import type { LaunchContext } from "./launch-context.ts";
 import type { LaunchRequest } from "./launcher.ts";
 import type { Wrapping } from "./wrapping.ts";

@@ -13,10 +13,10 @@ import {
 } from "../driver.ts";
 import { failedExec, spawnExec } from "../io/exec-session.ts";
 import { createResizer } from "../io/terminal.ts";
-import { findExecutable } from "../program/program-files.ts";
+import { findExecutable } from "../program/files/program-files.ts";
 import { defaultPath } from "../program/program-spec.ts";
-import { hostUser } from "../program/program-user.ts";
-import { keepWork } from "../program/size-limit.ts";
+import { hostUser } from "../program/users/program-user.ts";
+import { keepWork } from "../program/files/size-limit.ts";
 import { readExit, readTermination } from "../shim/shim-exit.ts";
 import { cleanUpCgroup, type LaunchContext, treeOf, withCgroupView } from "./launch-context.ts";
 import { type LaunchedProgram, type LaunchRequest, StartFailure, type Termination } from "./launcher.ts";

@@ -1,8 +1,8 @@
 import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, RunningLimits, TerminalSize } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
 import type { Deadlines } from "../program/deadlines.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
-import type { Unmounter } from "../program/size-limit.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
+import type { Unmounter } from "../program/files/size-limit.ts";
 import type { SlotShape } from "../warm/warm-plan.ts";
 
 /** The program to launch. */

@@ -14,10 +14,10 @@ import {
   findExecutable,
   prepareWorkingDirectory,
   readErrorTail,
-} from "../program/program-files.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
-import { hostUser } from "../program/program-user.ts";
-import type { UserIds } from "../program/user.ts";
+} from "../program/files/program-files.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
+import { hostUser } from "../program/users/program-user.ts";
+import type { UserIds } from "../program/users/user.ts";
 import { readExit } from "../shim/shim-exit.ts";
 import { exitFileBytes, type Shim, type ShimRequest, spawnShim } from "../shim/shim.ts";
 import { watchAdopted, watchShim } from "../shim/shim-watch.ts";

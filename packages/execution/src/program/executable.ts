@@ -3,7 +3,7 @@ import type { Stats } from "node:fs";
 import { join, resolve } from "node:path";
 import { errorCode } from "../files/file-error.ts";
 import { pathInRoot } from "../files/root-path.ts";
-import type { UserIds } from "./user.ts";
+import type { UserIds } from "./users/user.ts";
 
 /** The executable of a command, or why it cannot run and a shell's exit code for that. */
 export type ResolvedExecutable = { readonly path: string } | { readonly problem: string; readonly exitCode: 126 | 127 };

@@ -4,7 +4,7 @@ import { ExecutionError, type Program } from "../driver.ts";
 import { type Mount, parseMounts } from "../files/mount-points.ts";
 import { readStat } from "../process/proc.ts";
 import { bubblewrapChild, bubblewrapStatusFile } from "./network-namespace.ts";
-import type { UserIds } from "./user.ts";
+import type { UserIds } from "./users/user.ts";
 
 /** The root directory of a running program. */
 export interface ProgramRoot {

@@ -28,13 +28,13 @@ import {
 import type { Deadline } from "./deadlines.ts";
 import { ExitEvent } from "./exit-event.ts";
 import { decideExit, exitContext, type StopReason } from "./program-exit.ts";
-import { discardFolder, type ProgramFolder } from "./program-folder.ts";
+import { discardFolder, type ProgramFolder } from "./files/program-folder.ts";
 import { PauseSwitch } from "./pause-switch.ts";
 import { ProgramLimits } from "./limits/program-limits.ts";
-import type { ProgramRecord } from "./program-record.ts";
+import type { ProgramRecord } from "./files/program-record.ts";
 import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
 import { ProgramSessions } from "./program-sessions.ts";
-import { ProgramStateFile } from "./program-state-file.ts";
+import { ProgramStateFile } from "./files/program-state-file.ts";
 import { maxStartupMs, type Supervision } from "./supervision.ts";
 
 /**

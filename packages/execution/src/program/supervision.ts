@@ -2,7 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { LogRotations } from "../logs/rotate-log.ts";
 import type { Launcher } from "../process/launcher.ts";
 import type { Deadlines } from "./deadlines.ts";
-import type { Unmounter } from "./size-limit.ts";
+import type { Unmounter } from "./files/size-limit.ts";
 
 /** What programs share with their driver. */
 export interface Supervision {

@@ -12,11 +12,11 @@ import { LogRotations } from "../logs/rotate-log.ts";
 import type { Launcher } from "../process/launcher.ts";
 import { SupervisedProgram } from "./program.ts";
 import type { Supervision } from "./supervision.ts";
-import { discardFolder, openProgramFolder, programFolder } from "./program-folder.ts";
-import type { ProgramFolder } from "./program-folder.ts";
-import { parseRecord } from "./program-record.ts";
+import { discardFolder, openProgramFolder, programFolder } from "./files/program-folder.ts";
+import type { ProgramFolder } from "./files/program-folder.ts";
+import { parseRecord } from "./files/program-record.ts";
 import { parseSpec, programIdPattern } from "./program-spec.ts";
-import { Unmounter } from "./size-limit.ts";
+import { Unmounter } from "./files/size-limit.ts";
 import { type ReadySlot, warmFolder, WarmSlots } from "../warm/warm-slots.ts";
 
 /** Options of every driver. */

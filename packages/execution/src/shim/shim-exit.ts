@@ -3,8 +3,8 @@ import { wasOomKilled } from "../cgroup/cgroup.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import { neverRanMessage } from "../process/launcher.ts";
 import type { Termination, LaunchRequest } from "../process/launcher.ts";
-import { readErrorTail } from "../program/program-files.ts";
-import type { ProgramFolder } from "../program/program-folder.ts";
+import { readErrorTail } from "../program/files/program-files.ts";
+import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { parseExitFile } from "./shim.ts";
 import type { ExitFile } from "./shim.ts";
 

@@ -4,7 +4,7 @@ import { Socket } from "node:net";
 import { StartFailure } from "../process/launcher.ts";
 import { withLowerScore } from "../process/oom-score.ts";
 import { describeError } from "../files/file-error.ts";
-import type { UserIds } from "../program/user.ts";
+import type { UserIds } from "../program/users/user.ts";
 
 /*
  * A small shell runs between the supervisor and each program. Only a parent can read a process's exit status, and the supervisor may

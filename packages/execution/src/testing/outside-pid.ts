@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { programFolder } from "../program/program-folder.ts";
+import { programFolder } from "../program/files/program-folder.ts";
 
 /** Finds the host pid of a program's process by its pid in the program's pid namespace. */
 export function outsidePid(dir: string, id: string, pid: number): number {

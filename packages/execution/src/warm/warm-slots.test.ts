@@ -6,7 +6,7 @@ import { createDeferred, type Deferred } from "@keelson/api-machinery/deferred";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Launcher, PreparedProgram } from "../process/launcher.ts";
 import { Deadlines } from "../program/deadlines.ts";
-import { Unmounter } from "../program/size-limit.ts";
+import { Unmounter } from "../program/files/size-limit.ts";
 import { warmFolder, WarmSlots } from "./warm-slots.ts";
 
 let base: string;

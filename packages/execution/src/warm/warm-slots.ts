@@ -10,8 +10,8 @@ import {
 } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import type { LaunchRequest, PreparedSlot } from "../process/launcher.ts";
-import { discardFolder, type ProgramFolder, programFolder, tagFile } from "../program/program-folder.ts";
-import { readErrorTail } from "../program/program-files.ts";
+import { discardFolder, type ProgramFolder, programFolder, tagFile } from "../program/files/program-folder.ts";
+import { readErrorTail } from "../program/files/program-files.ts";
 import type { Deadline } from "../program/deadlines.ts";
 import type { Supervision } from "../program/supervision.ts";
 import { fits, type SlotShape, shapeKey, shapesOf } from "./warm-plan.ts";

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
-import { isProgramError } from "../program-error.ts";
+import { isProgramError } from "../program/program-error.ts";
 import type { ContractPod, EngineContractOptions, ParameterExample } from "./contract.ts";
 
 const pollMs = 20;

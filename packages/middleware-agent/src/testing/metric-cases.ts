@@ -1,5 +1,5 @@
 import { strict as assert } from "node:assert";
-import type { ProgramMetric } from "../program-metric.ts";
+import type { ProgramMetric } from "../metrics/program-metric.ts";
 import { assignPrimary, type PodCase, type Pods } from "./contract-steps.ts";
 
 const namePattern = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;

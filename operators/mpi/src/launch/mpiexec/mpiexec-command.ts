@@ -1,5 +1,5 @@
 import type { LaunchOrder, MpiImplementation } from "../pod-environment.ts";
-import { ranksOfHosts } from "../host-layout.ts";
+import { ranksOfHosts } from "../launcher/host-layout.ts";
 import { wrapRank } from "../rank-wrapper.ts";
 import { markOptions } from "./rank-lines.ts";
 

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { shellWord } from "../shell-word.ts";
+import { shellWord } from "../session/shell-word.ts";
 
 /*
  * The agent of a session takes the place of ssh, also by its name. It writes the host and the command to a file, and waits at a pipe for

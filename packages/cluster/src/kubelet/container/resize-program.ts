@@ -1,5 +1,5 @@
 import { ExecutionError, type Program } from "@keelson/execution";
-import type { PodEvent } from "../pod/pod-state.ts";
+import type { PodEvent } from "../pod/machine/pod-state.ts";
 import type { PodRecords } from "../pod/pod-records.ts";
 import type { Resources } from "../resources/pod-resources.ts";
 import { limitsOf } from "./container-limits.ts";

@@ -1,6 +1,6 @@
 import type { Program } from "@keelson/execution";
 import { type ContainerSetup, containerProgram } from "./container-program.ts";
-import { ignoredFields } from "../pod/ignored-fields.ts";
+import { ignoredFields } from "../pod/admission/ignored-fields.ts";
 import type { NodeContext } from "../node-context.ts";
 import { containerImage, pullCredentials } from "../runtimes/pod-images.ts";
 import type { PodRuntime } from "../runtimes/pod-runtimes.ts";

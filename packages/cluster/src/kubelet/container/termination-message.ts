@@ -1,7 +1,7 @@
 import { chmod, mkdir, open, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type Program, readLogTail } from "@keelson/execution";
-import type { Finished } from "../pod/pod-state.ts";
+import type { Finished } from "../pod/machine/pod-state.ts";
 import type { ContainerView } from "../pod/pod-view.ts";
 
 /** The default of `terminationMessagePath`. */

@@ -3,7 +3,7 @@ import type { ContainerStatus } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
 import { type Exited, hasNeverRun, type ProgramState } from "@keelson/execution";
 import { changedResources, isResizable, requiresRestart, type Resources } from "../resources/pod-resources.ts";
-import { running } from "./pod-events.ts";
+import { running } from "./machine/pod-events.ts";
 import {
   type ContainerRecord,
   creatingReason,
@@ -11,8 +11,8 @@ import {
   evictedReason,
   newContainer,
   type PodState,
-} from "./pod-state.ts";
-import { recordedEnd } from "./recorded-end.ts";
+} from "./machine/pod-state.ts";
+import { recordedEnd } from "./status/recorded-end.ts";
 import { type ContainerView, type PodView, plannedContainers } from "./pod-view.ts";
 
 /** A program of a Pod, running or exited, as found in its driver. */

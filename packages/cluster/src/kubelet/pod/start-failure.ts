@@ -1,6 +1,6 @@
 import { ExecutionError } from "@keelson/execution";
 import { isContainerError } from "../container/container-error.ts";
-import type { PodEvent } from "./pod-state.ts";
+import type { PodEvent } from "./machine/pod-state.ts";
 
 /** The event of a failed start: `exited` if the executable could not run, else `refused` with the reason for the container's status. */
 export function startFailure(name: string, attempt: number, error: unknown, now: number): PodEvent {

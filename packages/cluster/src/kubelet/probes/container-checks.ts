@@ -1,5 +1,5 @@
-import type { PodEvent } from "../pod/pod-state.ts";
-import { probeSpec } from "../pod/pod-state.ts";
+import type { PodEvent } from "../pod/machine/pod-state.ts";
+import { probeSpec } from "../pod/machine/pod-state.ts";
 import type { ProbeKind } from "./probe-record.ts";
 import { type ProbeTarget, runProbe } from "./probe-runner.ts";
 

@@ -1,6 +1,6 @@
-import { restarts } from "../pod/container-restart.ts";
-import { kill } from "../pod/pod-events.ts";
-import { change, type ContainerRecord, planOf, type PodEffect, type PodState } from "../pod/pod-state.ts";
+import { restarts } from "../pod/machine/container-restart.ts";
+import { kill } from "../pod/machine/pod-events.ts";
+import { change, type ContainerRecord, planOf, type PodEffect, type PodState } from "../pod/machine/pod-state.ts";
 import { changedResources, isResizable, requiresRestart, resizeNote } from "./pod-resources.ts";
 import { graceMs } from "../pod/pod-view.ts";
 

@@ -1,7 +1,7 @@
 import type { NodeContext } from "../node-context.ts";
 import type { PodRecords } from "../pod/pod-records.ts";
 import { resizeNote, resourcesOf, withResources } from "./pod-resources.ts";
-import type { ResizeNews } from "../pod/pod-state.ts";
+import type { ResizeNews } from "../pod/machine/pod-state.ts";
 import type { PodView } from "../pod/pod-view.ts";
 import { resizeRefusal, type ResizeRefusal } from "./resize-decision.ts";
 

@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { NodeContext } from "../node-context.ts";
 import type { PodView } from "../pod/pod-view.ts";
-import { hasNetwork, networkParameters } from "../pod/pod-addresses.ts";
+import { hasNetwork, networkParameters } from "../pod/network/pod-addresses.ts";
 import { privatePodUser } from "../runtimes/private-pod-user.ts";
 import { runtimeHandler } from "../runtimes/runtime-classes.ts";
 import { removePodFolder } from "./memory-volumes.ts";

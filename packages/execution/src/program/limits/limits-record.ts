@@ -1,7 +1,7 @@
 import type { ProgramCgroup } from "../../cgroup/cgroup.ts";
 import type { Limits, ProgramSpec } from "../../driver.ts";
 import type { Identity, LaunchedProgram } from "../../process/launcher.ts";
-import { hasPrivateUser } from "../program-user.ts";
+import { hasPrivateUser } from "../users/program-user.ts";
 
 /** Encodes limits as part of a program's identity. */
 export function limitsToJson(cgroup: LaunchedProgram["limits"]): Identity {

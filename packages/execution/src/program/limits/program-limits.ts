@@ -1,6 +1,6 @@
 import { ExecutionError, type Program, type RunningLimits } from "../../driver.ts";
 import type { LaunchedProgram } from "../../process/launcher.ts";
-import type { ProgramStateFile } from "../program-state-file.ts";
+import type { ProgramStateFile } from "../files/program-state-file.ts";
 
 /** The limits of one program, and their changes while it runs, one after the other. */
 export class ProgramLimits {

@@ -10,7 +10,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
-import { containerResourceNameCauses } from "../pod/resource-validation.ts";
+import { containerResourceNameCauses } from "../pod/validation/resource-validation.ts";
 import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;

@@ -17,7 +17,7 @@ import * as check from "../../field-checks.ts";
 import { listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
-import { protocols } from "../pod/container-validation.ts";
+import { protocols } from "../pod/validation/container-validation.ts";
 import { type Causes, eachItem } from "../../causes.ts";
 
 type Endpoints = ReceivedObject<EndpointsObject>;

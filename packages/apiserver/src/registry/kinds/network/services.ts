@@ -15,7 +15,7 @@ import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
-import { protocols } from "../pod/container-validation.ts";
+import { protocols } from "../pod/validation/container-validation.ts";
 import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
 import { classUpdateCauses, defaultBalancerStatus, serviceBalancerCauses } from "./balancer-status.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";

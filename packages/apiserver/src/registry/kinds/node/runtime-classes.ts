@@ -6,8 +6,8 @@ import { nodeLabelWarning } from "../node-labels.ts";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
-import { resourceCauses } from "../pod/resource-validation.ts";
-import { tolerationCauses } from "../pod/spec-validation.ts";
+import { resourceCauses } from "../pod/validation/resource-validation.ts";
+import { tolerationCauses } from "../pod/validation/spec-validation.ts";
 import { eachItem } from "../../causes.ts";
 
 /** node.k8s.io RuntimeClasses: the ways in which nodes run Pods. */

@@ -11,9 +11,9 @@ import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaul
 import { priorityOf } from "./priority.ts";
 import { qualityOfService } from "./quality-of-service.ts";
 import { keepAllButResources, resizeCauses } from "./resize.ts";
-import { podSpecCauses, podTemplateCauses } from "./spec-validation.ts";
-import { agreeOnAddresses, ephemeralCauses, podStatusCauses } from "./status-validation.ts";
-import { podUpdateCauses } from "./update-validation.ts";
+import { podSpecCauses, podTemplateCauses } from "./validation/spec-validation.ts";
+import { agreeOnAddresses, ephemeralCauses, podStatusCauses } from "./validation/status-validation.ts";
+import { podUpdateCauses } from "./validation/update-validation.ts";
 import { podWarnings } from "./warnings.ts";
 import type { Causes } from "../../causes.ts";
 

@@ -10,7 +10,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { mapAt, textAt, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
-import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
+import { nodeSelectorCauses } from "../pod/validation/affinity-validation.ts";
 import { accessModes } from "./claim-validation.ts";
 import { chooseSource, shownSourceField, volumeSourceCauses } from "./volume-source-validation.ts";
 import type { Causes } from "../../causes.ts";

@@ -9,7 +9,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { valueAt } from "../../object-fields.ts";
 import type { Received } from "../../received.ts";
-import { podTemplateCauses } from "../pod/spec-validation.ts";
+import { podTemplateCauses } from "../pod/validation/spec-validation.ts";
 import { failurePolicyCauses } from "./failure-policy-validation.ts";
 import { successPolicyCauses } from "./success-policy-validation.ts";
 import type { Causes } from "../../causes.ts";

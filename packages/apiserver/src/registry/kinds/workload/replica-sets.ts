@@ -7,7 +7,7 @@ import { templateWarnings } from "../pod-template-warnings.ts";
 import * as check from "../../field-checks.ts";
 import { setField } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
-import { podTemplateCauses } from "../pod/spec-validation.ts";
+import { podTemplateCauses } from "../pod/validation/spec-validation.ts";
 import * as workload from "./workload.ts";
 import type { Causes } from "../../causes.ts";
 

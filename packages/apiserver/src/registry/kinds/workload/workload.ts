@@ -13,7 +13,7 @@ import * as check from "../../field-checks.ts";
 import { setField, valueAt } from "../../object-fields.ts";
 import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
-import { podTemplateCauses } from "../pod/spec-validation.ts";
+import { podTemplateCauses } from "../pod/validation/spec-validation.ts";
 import { labelsText } from "../network/services.ts";
 import { type Causes, countCauses } from "../../causes.ts";
 

@@ -1,7 +1,7 @@
 import type { Container, PodObject, PodSpec } from "@keelson/api-machinery/kinds";
-import { stepPod } from "../pod-machine.ts";
-import { newPodState, type PodEffect, type PodEvent, type PodState } from "../pod-state.ts";
-import { podStatus } from "../pod-status.ts";
+import { stepPod } from "../machine/pod-machine.ts";
+import { newPodState, type PodEffect, type PodEvent, type PodState } from "../machine/pod-state.ts";
+import { podStatus } from "../status/pod-status.ts";
 
 /** A container with a command. */
 export const main: Container = { name: "main", image: "x", command: ["run"] };
