@@ -65,7 +65,8 @@ const listeners: readonly ListenerDescription[] = [
   {
     name: "Admission webhook of middleware",
     address: "a free port of `127.0.0.1`; in a cluster port 9443 of the operator's Pod",
-    authentication: "TLS; none of the API server, which presents no certificate",
+    authentication:
+      "TLS; under `keelson up` the client certificate of the API server. In a cluster none, unless `--webhook-client-ca` is set: kube-apiserver presents a certificate only if it is configured to",
     rights: "check the ConfigMap in the request; nothing is read or changed",
   },
   {

@@ -1,7 +1,7 @@
 import { mkdirSync } from "node:fs";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
-import { generateSigningKey } from "@keelson/api-machinery/certificates";
+import { generateSigningKey, type KeyPair } from "@keelson/api-machinery/certificates";
 import type { AdmissionStep } from "./admission/admission.ts";
 import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
 import { createServerAdmission } from "./admission/server-admission.ts";
@@ -67,6 +67,8 @@ export interface ApiServerOptions {
   readonly delegate?: PipelineOptions["delegate"];
   /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
   readonly subresources?: PipelineOptions["subresources"];
+  /** The client certificate with which webhooks are called. Default: none. */
+  readonly webhookCertificate?: () => KeyPair;
   /** The first two octets of Service addresses, which must be local to this machine. Default `127.200`. */
   readonly serviceNetwork?: string;
   /** Called with background errors. Default: ignored. */
@@ -107,7 +109,7 @@ async function openServer(options: ApiServerOptions, closers: Closers): Promise<
   const { clock, random } = options;
   const store = closers.use(await storeOf(options));
   const access = await openAccess(options, store, closers);
-  const client = closers.use(new WebhookClient({ resolve: createServiceResolver(store, random), clock }));
+  const client = closers.use(webhookClient(options, store));
   const registry = closers.use(openRegistry(options, store, access, client));
   const nonResource = options.nonResource?.(registry);
   closers.add(() => nonResource?.close?.());
@@ -153,6 +155,11 @@ async function openServer(options: ApiServerOptions, closers: Closers): Promise<
     close,
     [Symbol.asyncDispose]: close,
   };
+}
+
+function webhookClient({ clock, random, webhookCertificate }: ApiServerOptions, store: Store): WebhookClient {
+  const resolve = createServiceResolver(store, random);
+  return new WebhookClient({ resolve, clock, ...(webhookCertificate !== undefined && { certificate: webhookCertificate }) });
 }
 
 /** Who may do what. */

@@ -24,6 +24,14 @@ export interface ServedWebhooks {
   readonly host?: string;
   /** Port to listen on: the target port of the Service. Default 9443. */
   readonly port?: number;
+  /** See `WebhooksOptions.clientAuthority`. */
+  readonly clientAuthority?: string;
+}
+
+/** Webhooks at an address of this machine. */
+export interface LocalWebhooks {
+  /** See `WebhooksOptions.clientAuthority`. */
+  readonly clientAuthority: string;
 }
 
 /** Options of {@link startOperator}. */
@@ -49,7 +57,7 @@ export interface StartOperatorOptions {
   /**
    * How the API server reaches the operator's webhooks: at an address of this machine, or by a Service. Default: they are not served.
    */
-  readonly webhooks?: "local" | ServedWebhooks;
+  readonly webhooks?: LocalWebhooks | ServedWebhooks;
   /** See `ManagerOptions.onLeadership`. */
   readonly onLeadership?: (leadership: Leadership) => void;
   /** Cancels the start. */
@@ -139,11 +147,10 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
 function webhooksOf({ operator, webhooks: address }: StartOperatorOptions): Webhooks | undefined {
   const { webhooks = [] } = operator;
   if (webhooks.length === 0 || address === undefined) return undefined;
-  const served = address === "local" ? {} : address;
-  return createWebhooks({ webhooks, configurationName: webhookNameOf(operator), ...served });
+  return createWebhooks({ webhooks, configurationName: webhookNameOf(operator), ...address });
 }
 
 function describeWebhooks({ webhooks }: StartOperatorOptions, port: number): string {
-  const { host = "0.0.0.0" } = webhooks === "local" || webhooks === undefined ? { host: "127.0.0.1" } : webhooks;
+  const { host = "0.0.0.0" } = webhooks !== undefined && "service" in webhooks ? webhooks : { host: "127.0.0.1" };
   return `admission webhooks on https://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -16,7 +16,10 @@ const fail = (message: string): never => {
 /** Truth as in Go templates: false, 0, "", nil and empty lists and maps are false. */
 export function isTruthy(value: Value): boolean {
   if (Array.isArray(value)) return value.length > 0;
-  if (typeof value === "object" && value !== null) return Object.keys(value).length > 0;
+  if (typeof value === "object" && value !== null) {
+    for (const key in value) if (Object.hasOwn(value, key)) return true;
+    return false;
+  }
   return Boolean(value);
 }
 

@@ -3,7 +3,7 @@ import type { Node, Template } from "./nodes.ts";
 import { PipelineParser } from "./parse-pipeline.ts";
 import { type Position, TemplateError } from "./template-error.ts";
 
-const maxSourceLength = 262_144;
+const maxSourceLength = 32_768;
 
 type End = "end" | "else" | "eof";
 

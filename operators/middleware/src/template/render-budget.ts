@@ -17,15 +17,15 @@ export class RenderBudget {
     return this.#tokens >= 0;
   }
 
-  /** Spends a step. Returns false if none is left. */
-  step(): boolean {
-    this.#steps -= 1;
+  /** Spends steps. Returns false if too few are left. */
+  spend(steps: number): boolean {
+    this.#steps -= steps;
     return this.#steps >= 0;
   }
 
-  /** Spends the lengths of the texts among `values`. Returns false if that is more than is left. */
-  read(...values: readonly unknown[]): boolean {
-    for (const value of values) if (typeof value === "string") this.#characters -= value.length;
+  /** Spends characters. Returns false if too few are left. */
+  read(characters: number): boolean {
+    this.#characters -= characters;
     return this.#characters >= 0;
   }
 }

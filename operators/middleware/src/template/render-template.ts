@@ -1,11 +1,23 @@
 import { callFunction, FunctionError, isTruthy, lookUp, print, type Value } from "./functions.ts";
 import type { Command, Node, Operand, Pipe, Template } from "./nodes.ts";
 import { missingArgument, missingValue } from "./missing-key.ts";
+import { Output } from "./output.ts";
 import type { RenderBudget } from "./render-budget.ts";
 import { type Position, TemplateError } from "./template-error.ts";
+import { isConverter, lengthOf, sizeOf } from "./value-size.ts";
 
 /** Limits of one rendering, so that no template can block the controller. */
-const limits = { steps: 200_000, outputBytes: 1_048_576, depth: 64 } as const;
+const limits = {
+  steps: 200_000,
+  outputBytes: 1_048_576,
+  characters: 16_777_216,
+  depth: 64,
+  variables: 256,
+  convertedNodes: 10_000,
+} as const;
+
+/** Elements of a list, fields and operands that take about as long as a step. */
+const elementsPerStep = 8;
 
 /** Options of {@link renderTemplate}. */
 export interface RenderTemplateOptions {
@@ -45,35 +57,13 @@ export const sampleValue = 41_113;
 
 const overBudget = "the plugin takes too long to check: use fewer or shorter loops and texts";
 
-/** The output of a template that is being run, and the place that called it. */
-class Output {
-  readonly at: Position;
-  readonly #parts: string[] = [];
-  #size = 0;
-
-  constructor(at: Position) {
-    this.at = at;
-  }
-
-  /** Returns false if the output would be too long. */
-  write(text: string): boolean {
-    this.#size += text.length;
-    if (this.#size > limits.outputBytes) return false;
-    this.#parts.push(text);
-    return true;
-  }
-
-  text(): string {
-    return this.#parts.join("");
-  }
-}
-
 /** The state of one rendering. */
 class Renderer {
   readonly #template: Template;
   readonly #isSample: boolean;
   readonly #budget: RenderBudget | undefined;
   #steps = 0;
+  #characters = 0;
   #depth = 0;
 
   constructor(template: Template, { isSample = false, budget }: RenderTemplateOptions) {
@@ -95,18 +85,33 @@ class Renderer {
     throw new TemplateError(code, this.#template.name, at, message);
   }
 
-  #tick(at: Position): void {
-    if (++this.#steps > limits.steps) this.#fail(at, `more than ${limits.steps} steps`, "Limit");
-    if (this.#budget?.step() === false) this.#fail(at, overBudget, "Limit");
+  /** Spends a step, and those of so many `elements`. */
+  #tick(at: Position, elements = 0): void {
+    const steps = 1 + Math.floor(elements / elementsPerStep);
+    this.#steps += steps;
+    if (this.#steps > limits.steps) this.#fail(at, `more than ${limits.steps} steps`, "Limit");
+    if (this.#budget?.spend(steps) === false) this.#fail(at, overBudget, "Limit");
+  }
+
+  /** Fails if the text of a value would be too long. */
+  #measure(at: Position, value: Value): void {
+    if (typeof value !== "object" || value === null) return;
+    const size = sizeOf(value, { nodes: limits.convertedNodes, characters: limits.outputBytes });
+    if (size === undefined) this.#fail(at, "a list or a map is too large or too deep for a text", "Limit");
+    this.#tick(at, size.nodes * elementsPerStep);
+    if (this.#budget?.read(size.characters) === false) this.#fail(at, overBudget, "Limit");
   }
 
   #spend(at: Position, ...values: readonly Value[]): void {
-    if (this.#budget?.read(...values) === false) this.#fail(at, overBudget, "Limit");
+    const characters = values.reduce<number>((sum, value) => sum + (typeof value === "string" ? value.length : 0), 0);
+    this.#characters += characters;
+    if (this.#characters > limits.characters) this.#fail(at, `more than ${limits.characters} characters of texts`, "Limit");
+    if (this.#budget?.read(characters) === false) this.#fail(at, overBudget, "Limit");
   }
 
   #write(output: Output, text: string, at: Position): void {
     this.#spend(at, text);
-    if (!output.write(text)) this.#fail(at, `output exceeds ${limits.outputBytes} characters`, "Limit");
+    if (!output.write(text, limits.outputBytes)) this.#fail(at, `output exceeds ${limits.outputBytes} characters`, "Limit");
   }
 
   #walk(nodes: readonly Node[], output: Output, current: Value, variables: Variable[]): Flow {
@@ -126,6 +131,7 @@ class Renderer {
         const value = this.#pipeline(node.pipe, current, variables);
         if (node.pipe.variables.length > 0) return "on";
         if (value === undefined) this.#fail(node.at, `${missingValue(node.pipe)}key not found`);
+        this.#measure(node.at, value);
         const text = this.#guarded(node.at, () => print(value));
         this.#write(output, text, node.at);
         return "on";
@@ -134,6 +140,7 @@ class Renderer {
       case "continue":
         return node.kind;
       case "template": {
+        this.#tick(node.at);
         const inner = this.#template.defined.get(node.name);
         if (inner === undefined) this.#fail(node.at, `template ${JSON.stringify(node.name)} not found`);
         const dot = node.pipe === undefined ? null : this.#pipeline(node.pipe, current, variables);
@@ -154,6 +161,7 @@ class Renderer {
 
   #range(node: Extract<Node, { kind: "range" }>, output: Output, current: Value, variables: Variable[]): Flow {
     const value = this.#pipeline({ ...node.pipe, variables: [] }, current, variables);
+    this.#tick(node.pipe.at, typeof value === "number" ? Math.min(value, 10_000) : lengthOf(value));
     const entries = this.#entriesOf(value, node.pipe.at);
     if (entries.length === 0) return this.#walk(node.otherwise, output, current, [...variables]);
     const [first, second] = node.pipe.variables;
@@ -198,13 +206,16 @@ class Renderer {
     for (const name of pipe.variables) {
       const known = pipe.isAssignment ? variables.findLast((variable) => variable.name === name) : undefined;
       if (known) known.value = value;
-      else variables.push({ name, value });
+      else {
+        variables.push({ name, value });
+        if (variables.length > limits.variables) this.#fail(pipe.at, `more than ${limits.variables} variables`, "Limit");
+      }
     }
     return value;
   }
 
   #runCommand(command: Command, dot: Value, variables: Variable[], piped: readonly Value[], previous?: Command): Value {
-    this.#tick(command.at);
+    this.#tick(command.at, command.operands.length);
     const [first, ...rest] = command.operands;
     if (first === undefined) return this.#fail(command.at, "missing value");
     if (first.kind !== "function") return this.#operand(first, dot, variables);
@@ -227,9 +238,15 @@ class Renderer {
     if (this.#isSample && first.name === "fail") return "";
     if (this.#isSample && first.name === "required" && !isTruthy(values[1])) return sampleValue;
     this.#spend(command.at, ...values);
+    const convertsValues = isConverter(first.name);
+    for (const value of values) {
+      if (convertsValues) this.#measure(command.at, value);
+      else this.#tick(command.at, lengthOf(value));
+    }
     return this.#guarded(command.at, () => {
       const value = callFunction(first.name, values, (index) => missingArgument(rest, index, previous));
       this.#spend(command.at, value);
+      this.#tick(command.at, lengthOf(value));
       if (typeof value === "string" && value.length > limits.outputBytes) {
         this.#fail(command.at, `${first.name}: result exceeds ${limits.outputBytes} characters`, "Limit");
       }
@@ -254,6 +271,7 @@ class Renderer {
         value = this.#pipeline(node.pipe, dot, [...variables]);
         break;
     }
+    if (node.fields.length > elementsPerStep) this.#tick(node.at, node.fields.length);
     return this.#guarded(node.at, () => node.fields.reduce<Value>((found, field) => lookUp(found, field), value));
   }
 

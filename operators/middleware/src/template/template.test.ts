@@ -66,6 +66,34 @@ describe("templates", () => {
     expect(failure(source)).toBe(message);
   });
 
+  it.each([
+    ["contains itself twice, again and again, as JSON", "until 40", "list $x $x", "toJson $x"],
+    ["contains itself twice, again and again, as YAML", "until 40", "list $x $x", "toYaml $x"],
+    ["contains itself twice, again and again, when printed", "until 40", 'dict "a" $x "b" $x', "$x"],
+    ["is nested too deep", "until 5000", "list $x", "$x | toJson"],
+    ["contains a long text often", "until 12", "list $x $x $x $x", "quote $x"],
+  ])("rejects a value that %s", (_, count, build, use) => {
+    const source = `{{ $x := list "${"x".repeat(100)}" }}{{ range ${count} }}{{ $x = ${build} }}{{ end }}{{ ${use} }}`;
+    expect(failure(source)).toMatch(/^t:1:\d+: a list or a map is too large or too deep for a text$/);
+  });
+
+  it.each([
+    ["lists", "{{ range until 9000 }}{{ $x := until 9000 }}{{ end }}"],
+    ["maps that are only begun", "{{ range until 9000 }}{{ range $.m }}{{ break }}{{ end }}{{ end }}"],
+    ["operands", `{{ range until 9000 }}{{ $x := list ${"$.m ".repeat(900)} }}{{ end }}`],
+    ["fields", `{{ range until 9000 }}{{ $x := default 1 $.${"a.".repeat(900)}a }}{{ end }}`],
+    ["calls of templates", `{{ define "e" }}{{ end }}{{ range until 9000 }}${'{{ template "e" }}'.repeat(90)}{{ end }}`],
+  ])("limits the work with %s", (_, source) => {
+    expect(failure(source, { m: Object.fromEntries(Array.from({ length: 900 }, (__, key) => [key, key])) })).toContain(
+      "more than 200000 steps",
+    );
+  });
+
+  it("limits the variables in scope, which each iteration copies", () => {
+    const source = Array.from({ length: 300 }, (_, index) => `{{ $v${index} := 1 }}`).join("");
+    expect(failure(source)).toContain("more than 256 variables");
+  });
+
   it("throws only TemplateErrors for any source", () => {
     const piece = fc.constantFrom(
       "{{",

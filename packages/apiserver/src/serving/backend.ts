@@ -59,6 +59,7 @@ export async function openBackend(
       random,
       signingKey: pki.tokenKey,
       webhookMetrics: metrics.webhooks,
+      webhookCertificate: () => state.pki.frontProxy,
       nonResource: (resources) =>
         createDiscoveryHandler(resources, {
           checks: healthChecks(state, () => server.store.get("")),

@@ -21,7 +21,14 @@ import { type Faults, withFaults } from "./faults.ts";
 export interface TestEnvironmentOptions
   extends Pick<
     ApiServerOptions,
-    "admission" | "kinds" | "requiresServiceAccounts" | "authorize" | "subresources" | "webhookMetrics" | "onError"
+    | "admission"
+    | "kinds"
+    | "requiresServiceAccounts"
+    | "authorize"
+    | "subresources"
+    | "webhookMetrics"
+    | "webhookCertificate"
+    | "onError"
   > {
   /** Default: the system clock. A virtual clock controls latency, bookmarks and timeouts. */
   readonly clock?: Clock;

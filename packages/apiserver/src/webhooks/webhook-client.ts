@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { Agent, type RequestOptions, request as httpsRequest } from "node:https";
+import type { KeyPair } from "@keelson/api-machinery/certificates";
 import type { Clock } from "@keelson/api-machinery/time";
 import { networkErrorText } from "./network-error.ts";
 import { responseErrorText } from "./response-error.ts";
@@ -11,6 +12,8 @@ import { printedUrl, serviceName, type WebhookTarget } from "./webhook-target.ts
 export interface WebhookClientOptions {
   readonly resolve: ResolveService;
   readonly clock: Clock;
+  /** The client certificate to present, if there is one. It is renewed while the server runs. */
+  readonly certificate?: () => KeyPair | undefined;
 }
 
 /** A call of a webhook. */
@@ -110,6 +113,7 @@ export class WebhookClient {
 
   #requestOptions({ url, service, authorities }: WebhookTarget, body: Buffer, timeoutMs: number): RequestOptions {
     const hostname = url.hostname.replaceAll(/[[\]]/g, "");
+    const certificate = this.#options.certificate?.();
     const endpoint =
       service === undefined
         ? { host: hostname, port: url.port === "" ? 443 : Number(url.port) }
@@ -128,6 +132,7 @@ export class WebhookClient {
       },
       ...(service === undefined ? {} : { servername: serviceName(service) }),
       ...(authorities === undefined ? {} : { ca: authorities }),
+      ...(certificate === undefined ? {} : { cert: certificate.certificate, key: certificate.key }),
     };
   }
 }

@@ -1,5 +1,6 @@
 import { request } from "node:https";
 import { defineResource, type KubernetesObject, type ResourceType, statusError } from "@keelson/api-machinery";
+import { createCertificateAuthority, issueCertificate, type KeyPair } from "@keelson/api-machinery/certificates";
 import { ConfigMap, type ConfigMapObject, EndpointSlice, Secret, Service } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { requiredCause } from "@keelson/api-machinery/validation";
@@ -36,9 +37,16 @@ const create = (name: string, data: Record<string, string> = {}): Promise<Config
   client.create(ConfigMap, { metadata: { namespace, name }, data }) as Promise<ConfigMapObject>;
 
 /** Sends a request to a webhook server without verifying its certificate. */
-function call(port: number | undefined, method: string, path: string, body = ""): Promise<{ status: number; text: string }> {
+function call(
+  port: number | undefined,
+  method: string,
+  path: string,
+  body = "",
+  own: Partial<KeyPair> = {},
+): Promise<{ status: number; text: string }> {
   return new Promise((resolve, reject) => {
-    const sent = request({ port, host: "127.0.0.1", method, path, rejectUnauthorized: false }, (response) => {
+    const credentials = { cert: own.certificate, key: own.key };
+    const sent = request({ port, host: "127.0.0.1", method, path, rejectUnauthorized: false, ...credentials }, (response) => {
       let text = "";
       response.on("data", (chunk: Buffer) => (text += chunk.toString()));
       response.on("end", () => resolve({ status: response.statusCode ?? 0, text }));
@@ -266,5 +274,31 @@ describe("the server", () => {
     expect(await call(port, "POST", path, "{")).toEqual({ status: 400, text: "the body must be JSON\n" });
     expect(await call(port, "POST", path, "{}")).toMatchObject({ status: 400 });
     expect(await call(port, "POST", path, `"${"x".repeat(7 * 1024 * 1024)}"`)).toMatchObject({ status: 413 });
+  });
+
+  it("accepts reviews only from the API server if it knows the authority of its certificate", async () => {
+    const dates = [new Date(Date.now() - 1_000), new Date(Date.now() + 60_000)] as const;
+    const issue = async () => {
+      const authority = await createCertificateAuthority("test", ...dates);
+      const leaf = { commonName: "api", usage: "client", notBefore: dates[0], notAfter: dates[1] } as const;
+      return { authority: authority.certificate, own: await issueCertificate(authority, leaf) };
+    };
+    const [api, stranger] = [await issue(), await issue()];
+    let reviews = 0;
+    const webhook = defineWebhook({ for: ConfigMap, default: () => void (reviews += 1) });
+    await using running = await run({ webhooks: [webhook], clientAuthority: api.authority });
+    const { port } = running.webhooks;
+    const path = "/mutate--v1-configmap";
+    expect(await call(port, "GET", "/healthz")).toMatchObject({ status: 200 });
+    const rejected = { status: 401, text: "a client certificate of the API server is required\n" };
+    expect(await call(port, "POST", path, "{}")).toEqual(rejected);
+    expect(await call(port, "POST", path, "{}", stranger.own)).toEqual(rejected);
+    expect(await call(port, "POST", path, "{}", api.own)).toMatchObject({ status: 400 });
+    await expect(create("one")).rejects.toThrow("the server has asked for the client to provide credentials");
+    await using configured = await startTestEnvironment({ webhookCertificate: () => api.own });
+    client = createClient({ transport: configured.transport(), fieldManager: "test" });
+    await using _called = await run({ webhooks: [webhook], clientAuthority: api.authority });
+    await create("two");
+    expect(reviews).toBe(1);
   });
 });

@@ -43,6 +43,12 @@ export interface WebhooksOptions {
    * certificates are kept in memory.
    */
   readonly secret?: { readonly namespace: string; readonly name: string };
+  /**
+   * PEM of the authority of the API server's client certificate. Requests without a certificate of it are rejected. Default: none is required,
+   * because kube-apiserver presents a certificate only if it is configured to. That of `keelson up` is of the authority `requestheader-client-ca-file`
+   * in the ConfigMap `kube-system/extension-apiserver-authentication`.
+   */
+  readonly clientAuthority?: string;
   /** Name of the webhook configurations. Default: the manager's. */
   readonly configurationName?: string;
 }
@@ -93,7 +99,7 @@ class RunningWebhooks implements Webhooks {
 
   async start(context: ManagedWebhooksContext): Promise<void> {
     const { service, host = service === undefined ? "127.0.0.1" : "0.0.0.0" } = this.#options;
-    const { port = service === undefined ? 0 : 9443, conversions = [] } = this.#options;
+    const { port = service === undefined ? 0 : 9443, conversions = [], clientAuthority } = this.#options;
     const { client, clock, log } = context;
     const certificates = this.#certificates(client, clock, host);
     const { server: certificate } = await certificates.ensure();
@@ -106,6 +112,7 @@ class RunningWebhooks implements Webhooks {
       log,
       signal,
       metrics: context.metrics,
+      clientAuthority,
     });
     this.#server = server;
     this.#port = await server.listen(port, host, certificate);

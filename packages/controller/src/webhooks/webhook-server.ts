@@ -2,6 +2,7 @@ import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Server } from "node:https";
 import type { AddressInfo } from "node:net";
+import { type SecureContextOptions, TLSSocket } from "node:tls";
 import type { JsonObject } from "@keelson/api-machinery";
 import type { KeyPair } from "@keelson/api-machinery/certificates";
 import type { Clock } from "@keelson/api-machinery/time";
@@ -16,6 +17,8 @@ export interface WebhookServerOptions extends Omit<ReviewContext, "onPanic"> {
   readonly conversions: readonly ConversionDefinition[];
   readonly clock: Clock;
   readonly metrics: (path: string) => WebhookMetrics;
+  /** PEM of the authority of clients. Undefined: anyone may send reviews. */
+  readonly clientAuthority: string | undefined;
 }
 
 /** The path of conversion webhooks. */
@@ -43,7 +46,12 @@ export class WebhookServer {
   async listen(port: number, host: string, certificate: KeyPair): Promise<number> {
     const { createServer } = await import("node:https");
     const server = createServer(
-      { cert: certificate.certificate, key: certificate.key, minVersion: "TLSv1.2", requestTimeout: requestTimeoutMs },
+      {
+        ...this.#secureContext(certificate),
+        requestTimeout: requestTimeoutMs,
+        // Probes have no certificate.
+        ...(this.#options.clientAuthority === undefined ? {} : { requestCert: true, rejectUnauthorized: false }),
+      },
       (request, response) => void this.#serve(request, response),
     );
     this.#server = server;
@@ -53,8 +61,18 @@ export class WebhookServer {
   }
 
   /** Uses another certificate for new connections. */
-  setCertificate({ certificate, key }: KeyPair): void {
-    this.#server?.setSecureContext({ cert: certificate, key, minVersion: "TLSv1.2" });
+  setCertificate(certificate: KeyPair): void {
+    this.#server?.setSecureContext(this.#secureContext(certificate));
+  }
+
+  #secureContext({ certificate, key }: KeyPair): SecureContextOptions {
+    const { clientAuthority: ca } = this.#options;
+    return { cert: certificate, key, minVersion: "TLSv1.2", ...(ca === undefined ? {} : { ca }) };
+  }
+
+  /** Whether a request comes from a client that may send reviews. */
+  #isAuthenticated({ socket }: IncomingMessage): boolean {
+    return this.#options.clientAuthority === undefined || (socket instanceof TLSSocket && socket.authorized);
   }
 
   /** Stops listening. Requests in progress are answered first. */
@@ -71,6 +89,7 @@ export class WebhookServer {
     const path = (request.url ?? "/").split("?", 1)[0] ?? "/";
     try {
       if (path === "/healthz" || path === "/readyz") send(response, 200, "ok");
+      else if (!this.#isAuthenticated(request)) send(response, 401, "a client certificate of the API server is required");
       else if (!this.#webhooks.has(path) && (path !== conversionPath || this.#conversions.size === 0)) {
         send(response, 404, "not found");
       } else if (request.method !== "POST") send(response, 405, "only POST is allowed");
@@ -150,7 +169,8 @@ function send(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, {
     "content-type": "text/plain; charset=utf-8",
     "x-content-type-options": "nosniff",
-    ...(status === 413 ? { connection: "close" } : {}),
+    // The rest of the body is not read.
+    ...(status === 413 || status === 401 ? { connection: "close" } : {}),
   });
   response.end(`${text}\n`);
 }

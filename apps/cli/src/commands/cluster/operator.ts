@@ -1,4 +1,4 @@
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { type Client, createClient, createHttpTransport, findConnection } from "@keelson/client";
@@ -69,6 +69,12 @@ const ownFlags: readonly FlagDefinition[] = [
     description:
       "address of the admission webhooks behind --webhook-service: IP:PORT, :PORT for all addresses, or 0 to disable",
     default: ":9443",
+  },
+  {
+    name: "webhook-client-ca",
+    value: "FILE",
+    description:
+      "certificates of the authority of the API server's client certificate, without which admission reviews are rejected (default: none is required)",
   },
   { name: "data-dir", value: "DIR", description: "directory for the operators' local files", default: ".keelson/operator" },
   logLevelFlag,
@@ -193,9 +199,13 @@ class OperatorGroup {
 function servedWebhooks(flags: FlagValues): ServedWebhooks | undefined {
   const name = flags["webhook-service"];
   const address = parseBindAddress("--webhook-bind-address", String(flags["webhook-bind-address"]));
-  return typeof name !== "string" || address === undefined
-    ? undefined
-    : { service: { namespace: String(flags["namespace"]), name }, ...address };
+  if (typeof name !== "string" || address === undefined) return undefined;
+  const file = flags["webhook-client-ca"];
+  return {
+    service: { namespace: String(flags["namespace"]), name },
+    ...address,
+    ...(typeof file === "string" ? { clientAuthority: readFileSync(file, "utf8") } : {}),
+  };
 }
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);

@@ -62,6 +62,7 @@ class Controllers {
   readonly #operators: RunningOperator[] = [];
   readonly #endpoints: Record<string, string> = {};
   #authority = "";
+  #frontProxyAuthority = "";
   #metrics: PrometheusMetrics | undefined;
   #isReady = false;
 
@@ -74,6 +75,7 @@ class Controllers {
   async start(): Promise<RunningComponent> {
     const { dataDir, hasCluster } = this.#config;
     this.#authority = await readFile(join(dataDir, "pki", "ca.crt"), "utf8");
+    this.#frontProxyAuthority = await readFile(join(dataDir, "pki", "front-proxy-ca.crt"), "utf8");
     const admin = this.#client("admin", "keelson");
     await this.#startMetrics(admin);
     if (this.#definitions.length > 0) await ensureSystemNamespace(admin, this.#context.signal);
@@ -274,7 +276,7 @@ class Controllers {
         logger: log.child({ operator: operator.name }),
         dataDir: operatorDir,
         flags: values,
-        webhooks: "local",
+        webhooks: { clientAuthority: this.#frontProxyAuthority },
         initialList: "stream",
         signal,
       });
