@@ -154,7 +154,7 @@ describe("a command beside a task", () => {
     const caller = await call("main", sh("echo started; sleep 600"));
     await caller.printed("started");
     caller.socket.destroy();
-    await event("ExecEnded", /the caller has gone/);
+    await event("ExecEnded", /the caller disconnected/);
   });
 
   it("takes what it started with it when its caller has gone after it exited", async () => {
@@ -175,7 +175,7 @@ describe("a command beside a task", () => {
 
   it("ends when its time is over", async () => {
     const caller = await call("main", sh("sleep 600", { timeoutMs: 300 }));
-    expect((await caller.ended()).end).toEqual({ message: "the command ran for its maximum of 0.3 s" });
+    expect((await caller.ended()).end).toEqual({ message: "the command exceeded its time limit of 0.3 s" });
   });
 });
 

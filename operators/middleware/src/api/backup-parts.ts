@@ -104,9 +104,7 @@ export const backupSettings = {
   storage: backupStorage,
   encryption: Type.Optional(backupEncryption),
   maxReplicationLag: Type.Optional(
-    quantity(
-      "Bytes that a replica may lack of the primary's data. If every replica lacks more, the primary is used. Default: 1Mi.",
-    ),
+    quantity("Maximum lag of a replica in bytes. If every replica lags further behind, the primary is used. Default: 1Mi."),
   ),
   verify: Type.Optional(
     Type.Boolean({

@@ -35,7 +35,7 @@ const status = Type.Object(
           pod: Type.String({ description: "Name of the Pod." }),
           role: Type.String({ description: "Its role: replica or primary." }),
           reason: Type.String({ description: "Why this Pod was chosen." }),
-          lagBytes: Type.Optional(int64("Bytes that it lacked of the primary's data.")),
+          lagBytes: Type.Optional(int64("Its lag behind the primary, in bytes.")),
         },
         { description: "The Pod whose data is backed up." },
       ),

@@ -99,7 +99,7 @@ const definitions: Readonly<Record<string, Definition>> = {
     read: eachPod((pod, pods) => (pods.has(pod) ? Number(pods.get(pod)?.role === "primary") : undefined)),
   },
   keelson_middleware_replication_lag_bytes: {
-    help: "Bytes of the primary's data that the replica lacks",
+    help: "Lag of the replica behind the primary in bytes",
     type: "gauge",
     read: eachPod((pod, pods, group) => {
       const [own, primary] = [pods.get(pod), pods.get(group.status?.primary?.pod ?? "")];

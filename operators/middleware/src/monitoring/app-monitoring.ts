@@ -117,7 +117,7 @@ export const appAlerts: readonly AlertRule[] = [
     expr: "keelson_middleware_replication_lag_bytes > 16777216",
     for: "5m",
     severity: "warning",
-    summary: "Pod {{ $labels.namespace }}/{{ $labels.pod }} lacks {{ $value | humanize1024 }}B of the primary's data",
+    summary: "Pod {{ $labels.namespace }}/{{ $labels.pod }} lags {{ $value | humanize1024 }}B behind the primary",
   },
   {
     alert: "MiddlewareFailover",

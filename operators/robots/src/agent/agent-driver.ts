@@ -52,7 +52,7 @@ class AgentDriver implements Driver {
     const { plain, bubblewrap, containers } = this.#drivers;
     const { isolation } = spec;
     const driver = isolation === undefined ? plain : isolation.image === undefined ? bubblewrap : containers;
-    if (driver === undefined) throw new ExecutionError("Unsupported", "the robot has no driver for this isolation");
+    if (driver === undefined) throw new ExecutionError("Unsupported", "the robot has no driver with this isolation");
     return await driver.start(spec);
   };
 

@@ -20,7 +20,7 @@ import { openTaskRecords, type TaskRecords } from "./tasks/task-records.ts";
 /** What an agent has on disk. */
 export interface AgentParts {
   readonly driver: Driver;
-  /** Undefined if the robot runs no containers. */
+  /** Undefined if the robot does not run containers. */
   readonly containers: AgentContainers | undefined;
   /** Why the robot runs none although its policy allows them. */
   readonly noContainers?: string;

@@ -26,7 +26,7 @@ export const Periodic = Type.Object(
   },
   {
     description:
-      "Makes this Job a template: it runs nothing itself and creates a Job for every scheduled time. Of times that were missed, the last one is made up for.",
+      "Makes this Job a template: it runs nothing itself and creates a Job for every scheduled time. If scheduled times were missed, only the last one is run.",
   },
 );
 export type Periodic = Static<typeof Periodic>;

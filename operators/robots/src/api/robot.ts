@@ -58,7 +58,9 @@ const status = Type.Object(
       time("Time of the last heartbeat that was recorded. It is written rarely while the robot is connected."),
     ),
     heartbeatAccuracySeconds: Type.Optional(
-      int32("Maximum age of lastHeartbeatTime while the robot is connected. Its silence is noticed after 90 seconds."),
+      int32(
+        "Maximum age of lastHeartbeatTime while the robot is connected. A robot that stops reporting is detected after 90 seconds.",
+      ),
     ),
     connected: Type.Optional(Type.Boolean({ description: "Whether the robot's agent is connected, according to the broker." })),
     bootId: Type.Optional(Type.String({ description: "Boot ID of the robot's computer. It changes with every reboot." })),

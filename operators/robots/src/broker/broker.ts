@@ -184,7 +184,7 @@ export class Broker implements AsyncDisposable {
   #mayForward(client: Client): boolean {
     if (this.#bridges.has(client) || (client.conn as Socket).writableLength <= maxUnreadBytes) return true;
     const id = this.#clientName(client);
-    this.#untrusted.warn(id, { robot: id }, "robot disconnected: it does not read its messages");
+    this.#untrusted.warn(id, { robot: id }, "robot disconnected: its send buffer is full");
     client.close();
     return false;
   }

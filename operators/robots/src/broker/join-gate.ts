@@ -21,7 +21,7 @@ export class JoinGate {
   async problem(robotId: string, password: Uint8Array | undefined): Promise<string | undefined> {
     const request = robotIdPattern.test(robotId) ? readJoinRequest(parseJson(password), robotId) : undefined;
     if (request === undefined) return "the join request is not valid";
-    if (this.#check === undefined) return "this broker admits no joins";
+    if (this.#check === undefined) return "this broker does not accept join requests";
     if (this.#pending >= maxPendingJoins) return "too many robots are joining; the agent retries";
     this.#pending++;
     try {

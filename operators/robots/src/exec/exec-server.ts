@@ -174,7 +174,7 @@ export class ExecServer {
         },
       },
     );
-    if (handle === undefined) return "the operator runs its maximum number of commands; try again later";
+    if (handle === undefined) return "the operator already runs the maximum number of commands; try again later";
     record("ExecStarted", `${user} runs ${text} on robot ${task.spec.targetRobot}`);
     return handle;
   }

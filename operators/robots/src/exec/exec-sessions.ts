@@ -86,7 +86,7 @@ export class ExecSessions {
 
   /** Ends all commands. */
   stop(): void {
-    for (const session of [...this.#sessions.values()]) session.abort("the operator stops");
+    for (const session of [...this.#sessions.values()]) session.abort("the operator is stopping");
   }
 }
 
@@ -122,7 +122,7 @@ class Session implements ExecHandle {
     this.#keepAlive();
     // The robot ends it; this is for a robot that does not.
     this.#deadline = clock.setTimer(start.timeoutMs + execPingMs, () => {
-      this.abort(`the command ran for its maximum of ${start.timeoutMs / 1000} s`);
+      this.abort(`the command exceeded its time limit of ${start.timeoutMs / 1000} s`);
     });
   }
 
@@ -147,7 +147,7 @@ class Session implements ExecHandle {
   }
 
   close(): void {
-    this.abort("the caller has gone");
+    this.abort("the caller disconnected");
   }
 
   /** Ends the command on the robot, and the session. */

@@ -25,7 +25,7 @@ describe("the source of a backup", () => {
     expect(chooseSource([primary, pod("1", { offset: 100 })], "0", 500)).toMatchObject({
       pod: "0",
       role: "primary",
-      reason: "every replica lacks more than 500 bytes; the best one 900",
+      reason: "every replica lags more than 500 bytes behind; the closest one lags 900",
     });
   });
 

@@ -45,7 +45,7 @@ export function chooseSource(
   const { name: pod, ip } = leader;
   const reason =
     best !== undefined
-      ? `every replica lacks more than ${maxLagBytes} bytes; the best one ${lagBytes}`
+      ? `every replica lags more than ${maxLagBytes} bytes behind; the closest one lags ${lagBytes}`
       : candidates.length > 1
         ? "no replica is in sync"
         : "the group has no replica";

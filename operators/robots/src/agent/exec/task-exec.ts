@@ -41,7 +41,7 @@ export class TaskExec {
   constructor(options: TaskExecOptions) {
     this.#options = options;
     const { clock, timeoutMs } = options;
-    this.#deadline = clock.setTimer(timeoutMs, () => this.kill(`the command ran for its maximum of ${timeoutMs / 1000} s`));
+    this.#deadline = clock.setTimer(timeoutMs, () => this.kill(`the command exceeded its time limit of ${timeoutMs / 1000} s`));
     this.#heard();
     void this.#run();
   }
@@ -75,7 +75,7 @@ export class TaskExec {
         this.#window.credit(message.bytes);
         return;
       case "close":
-        this.kill("the caller has gone");
+        this.kill("the caller disconnected");
         return;
       case "start":
       case "ping":

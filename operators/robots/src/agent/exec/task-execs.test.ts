@@ -113,7 +113,7 @@ it("limits the number of commands", async () => {
   const { receive, sessions, reports } = setUp();
   await receive(...Array.from({ length: 9 }, (_, n) => startOf(n)));
   expect(sessions).toHaveLength(8);
-  expect(reports).toMatchObject([{ id: idOf(8), message: "the robot runs 8 commands, its maximum" }]);
+  expect(reports).toMatchObject([{ id: idOf(8), message: "the robot already runs the maximum of 8 commands" }]);
 });
 
 it("ends a command whose input was lost, and ignores repeated input", async () => {
@@ -180,15 +180,15 @@ it("loses what follows a start that takes long, beyond a number of messages, and
 });
 
 it.each([
-  ["its caller has gone", "the caller has gone"],
-  ["its time is over", "the command ran for its maximum of 60 s"],
+  ["its caller has gone", "the caller disconnected"],
+  ["its time is over", "the command exceeded its time limit of 60 s"],
 ])("ends a command whose child keeps the output open when %s, and frees its slot", async (_, message) => {
   const { receive, reports, sessions, clock } = setUp();
   for (let n = 1; n <= 8; n++) await receive(startOf(n));
   sessions[0]?.exit(0);
   await settle();
   expect(reports).toEqual([]);
-  if (message === "the caller has gone") await receive({ id: idOf(1), seq: 1, kind: "close" });
+  if (message === "the caller disconnected") await receive({ id: idOf(1), seq: 1, kind: "close" });
   else {
     for (let seq = 1; seq <= 3; seq++) {
       await clock.advance(20_000);
@@ -207,7 +207,7 @@ it("ends all commands when the agent stops", async () => {
   execs.stop();
   await settle();
   expect(reports.map((report) => "message" in report && report.message)).toEqual([
-    "the robot's agent stops",
-    "the robot's agent stops",
+    "the robot's agent is stopping",
+    "the robot's agent is stopping",
   ]);
 });

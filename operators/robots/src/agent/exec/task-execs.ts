@@ -63,7 +63,7 @@ export class TaskExecs {
   /** Ends all commands. */
   stop(): void {
     this.#stopped.abort();
-    for (const exec of this.#execs.values()) exec.kill("the robot's agent stops");
+    for (const exec of this.#execs.values()) exec.kill("the robot's agent is stopping");
   }
 
   async #start(id: string, start: ExecStart): Promise<void> {
@@ -83,14 +83,14 @@ export class TaskExecs {
     const onEnd = (): void => void this.#execs.delete(id);
     const exec = new TaskExec({ id, session, timeoutMs, clock, publish, pace: () => this.#pace(), onEnd });
     this.#execs.set(id, exec);
-    if (this.#stopped.signal.aborted) exec.kill("the robot's agent stops");
+    if (this.#stopped.signal.aborted) exec.kill("the robot's agent is stopping");
     for (const message of early) exec.receive(message);
   }
 
   async #open(id: string, start: ExecStart): Promise<ExecSession | string> {
     const { driver, taskOf, policy } = this.#options;
     const { command, terminal, issuedAt } = start;
-    if (this.#execs.size + this.#starting.size >= maxExecs) return `the robot runs ${maxExecs} commands, its maximum`;
+    if (this.#execs.size + this.#starting.size >= maxExecs) return `the robot already runs the maximum of ${maxExecs} commands`;
     const problem = this.#once.problemOf(id, issuedAt) ?? execProblem(policy, command[0]);
     if (problem !== undefined) return problem;
     const program = runningProgram(driver, taskOf(start.taskUid), start);

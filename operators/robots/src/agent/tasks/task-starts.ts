@@ -50,7 +50,7 @@ export class TaskStarts {
     if (!this.#isWaiting(name)) return;
     if (!this.#options.isRecorded(uid)) {
       // Without a record, the program would run again after a restart of the agent.
-      this.#fail(name, "the agent could not record that it runs the task; its disk may be full or read-only");
+      this.#fail(name, "the agent could not record the start of the task; its disk may be full or read-only");
       return;
     }
     const problem = orderProblem(policy, accepted);
@@ -92,7 +92,7 @@ export class TaskStarts {
   async #placeOf({ container }: TaskOrder, dir: string, signal: AbortSignal): Promise<ProgramPlace> {
     const { containers, policy } = this.#options;
     if (container === undefined) return { dir };
-    if (containers === undefined) throw new RobotsError("ImageNotFound", "the robot runs no containers");
+    if (containers === undefined) throw new RobotsError("ImageNotFound", "the robot does not run containers");
     const image = await containers.image(container.image, signal);
     return { dir, container: containerProgram(container, { image, dir, policy: policy.docker }) };
   }

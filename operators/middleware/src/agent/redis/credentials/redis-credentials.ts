@@ -66,7 +66,7 @@ export class RedisCredentials implements CredentialEngine {
       for (const user of this.#store.users) {
         const error = await applyUser(connection, user);
         if (error !== undefined && user.name === "default") throw new RespError("Refused", error);
-        if (error !== undefined) log.warn({ user: user.name, error }, "left out a user that the program rejects");
+        if (error !== undefined) log.warn({ user: user.name, error }, "skipped a user that the program rejects");
       }
       connection.password = this.password;
       onAdmitted();
