@@ -3,6 +3,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { generateSigningKey, type KeyPair } from "@keelson/api-machinery/certificates";
 import type { AdmissionStep } from "./admission/admission.ts";
+import { PendingUsages } from "./admission/resource-quota/pending-usage.ts";
 import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
 import { createServerAdmission } from "./admission/server-admission.ts";
 import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
@@ -113,6 +114,7 @@ async function openServer(options: ApiServerOptions, closers: Closers): Promise<
   const registry = closers.use(openRegistry(options, store, access, client));
   const nonResource = options.nonResource?.(registry);
   closers.add(() => nonResource?.close?.());
+  const pendingUsages = new PendingUsages();
   const admission = createServerAdmission(
     {
       store,
@@ -124,6 +126,7 @@ async function openServer(options: ApiServerOptions, closers: Closers): Promise<
       requiresServiceAccounts: options.requiresServiceAccounts ?? false,
       steps: options.admission ?? [],
       metrics: options.webhookMetrics ?? noWebhookMetrics,
+      pendingUsages,
     },
     closers,
   );
@@ -140,7 +143,7 @@ async function openServer(options: ApiServerOptions, closers: Closers): Promise<
     subresources: { ...subresources, ...options.subresources },
   });
   closers.add(() => pipeline.endWatches());
-  await startControllers(options, store, pipeline, closers);
+  await startControllers(options, { store, pipeline, pendingUsages }, closers);
   const close = (): Promise<void> => closers.close();
   return {
     handle: pipeline.handle,
@@ -196,11 +199,11 @@ function openRegistry(options: ApiServerOptions, store: Store, { nodes, tokens }
 /** Creates the objects that every cluster has, and starts the controllers of the server itself. */
 async function startControllers(
   { clock, onError = () => undefined }: ApiServerOptions,
-  store: Store,
-  { handle }: RequestPipeline,
+  { store, pipeline, pendingUsages }: { store: Store; pipeline: RequestPipeline; pendingUsages: PendingUsages },
   closers: Closers,
 ): Promise<void> {
-  const recount = startQuotaRecount({ store, clock, onError });
+  const { handle } = pipeline;
+  const recount = startQuotaRecount({ store, pending: pendingUsages, clock, onError });
   closers.add(() => recount.stop());
   await createNamespaces(handle);
   await createSystemPriorityClasses(handle, systemUser);

@@ -30,6 +30,8 @@ export interface AdmissionRequest {
   readonly options?: JsonObject | undefined;
   /** Aborted when the client disconnects. */
   readonly signal?: AbortSignal | undefined;
+  /** Calls `end` when the write is stored or has failed, before the client receives the response. */
+  whenEnded(end: () => void): void;
   /** Adds a warning to the response. */
   warn(text: string): void;
   /** Adds an annotation to the request's audit event. Default: there is no audit log. */

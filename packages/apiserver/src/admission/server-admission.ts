@@ -14,6 +14,7 @@ import { namespaceLifecycle } from "./namespace-lifecycle.ts";
 import { podSecurity } from "./pod-security/pod-security.ts";
 import { MutatingPolicies } from "./policies/mutating-policies.ts";
 import { ValidatingPolicies } from "./policies/validating-policies.ts";
+import type { PendingUsages } from "./resource-quota/pending-usage.ts";
 import { quotaKind, resourceQuota } from "./resource-quota/resource-quota.ts";
 import { runtimeClasses } from "./runtime-classes.ts";
 import { serviceAccounts } from "./service-accounts.ts";
@@ -33,6 +34,8 @@ export interface ServerAdmissionOptions {
   /** Additional steps, between the server's own mutating and validating steps. */
   readonly steps: readonly AdmissionStep[];
   readonly metrics: WebhookMetrics;
+  /** Usage of ResourceQuotas that is reserved for writes in progress. */
+  readonly pendingUsages: PendingUsages;
 }
 
 /** Creates the admission chain of an API server, and adds to `closers` what must be closed. */
@@ -61,6 +64,6 @@ export function createServerAdmission(options: ServerAdmissionOptions, closers: 
     validatingPolicies,
     webhooks.validating,
     // Last, so that a request that another step rejects uses no quota.
-    resourceQuota({ store, quotas }),
+    resourceQuota({ store, quotas, pending: options.pendingUsages }),
   ]);
 }

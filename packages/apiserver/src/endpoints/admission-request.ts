@@ -45,6 +45,10 @@ export class CallAdmission implements AdmissionRequest {
     return this.#call.request.signal;
   }
 
+  whenEnded(end: () => void): void {
+    this.#call.ends.add(end);
+  }
+
   warn(text: string): void {
     this.#call.warnings.add(text);
   }

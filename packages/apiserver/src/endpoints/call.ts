@@ -37,8 +37,27 @@ export interface Call extends EndpointContext {
   readonly sharedEvents: SharedEvents;
   /** Warnings sent with the response, including failures. */
   readonly warnings: Warnings;
+  /** Functions to call when the call has ended, before its response is sent. */
+  readonly ends: Ends;
   /** Schema violations found by the last `normalizeObject`. */
   readonly schemaErrors: { causes: readonly StatusCause[] };
+}
+
+/** Functions to call at the end of something. */
+export class Ends {
+  #functions: (() => void)[] | undefined;
+
+  add(end: () => void): void {
+    this.#functions ??= [];
+    this.#functions.push(end);
+  }
+
+  /** Calls them, each once. */
+  run(): void {
+    const functions = this.#functions;
+    this.#functions = undefined;
+    for (const end of functions ?? []) end();
+  }
 }
 
 /** Storage key of the object in the URL. */

@@ -1,19 +1,18 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
 import type { RequestAudit } from "../audit/request-audit.ts";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
-import { type Call, type EndpointContext, keyOf, Timestamps } from "./call.ts";
+import { type Call, type EndpointContext, Ends, keyOf, Timestamps } from "./call.ts";
 import { admitConnection } from "./subresources/connect.ts";
+import { receiveBody } from "./object/receive-body.ts";
 import { createObject } from "./write/create.ts";
 import { evaluateObject } from "./write/evaluate.ts";
 import { deleteObject } from "./write/delete.ts";
 import { deleteCollection } from "./write/delete-collection.ts";
 import { badRequest, forbidden, methodNotAllowed, notFound, statusOf, unknownResource } from "./errors.ts";
 import type { Handle, Outcome, PipelineRequest } from "./outcome.ts";
-import { pauseIfLarge } from "./pause.ts";
 import { patchObject, patchType } from "./write/patch.ts";
 import type { SubresourceHandler } from "./subresources/pod-subresources.ts";
 import { getObject, listObjects } from "./read/read.ts";
-import { receiveError } from "./object/unreadable-body.ts";
 import { absentPath } from "./absent-path.ts";
 import { requirePathSegment, requireTimeout } from "./request-checks.ts";
 import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
@@ -57,9 +56,6 @@ export interface RequestPipeline {
   readonly openWatches: number;
 }
 
-/** Maximum size of a body. Same as kube-apiserver. */
-const maxBodyBytes = 3 * 1024 * 1024;
-
 /**
  * Creates the pipeline: authorization, then reading the body, then the endpoint, whose writes run admission and validation before storage.
  */
@@ -81,6 +77,7 @@ class Pipeline implements RequestPipeline {
 
   readonly handle: Handle = async (request) => {
     const warnings = new Warnings();
+    const ends = new Ends();
     let isAuthorized = false;
     try {
       const info = request.info ?? requestInfo(request);
@@ -91,13 +88,15 @@ class Pipeline implements RequestPipeline {
       const delegated = this.#options.delegate?.(request, info);
       if (delegated !== undefined) return await delegated;
       if (info.isResource && info.resource !== "") {
-        return withWarnings(await this.#handleResource(request, info, warnings), warnings);
+        return withWarnings(await this.#handleResource(request, info, { warnings, ends }), warnings);
       }
       return (await this.#options.nonResource?.(request)) ?? absentPath(info.path, this.#options.resources);
     } catch (error) {
       const status = statusOf(error);
       if (!isAuthorized && status.reason === "Forbidden") return { kind: "status", status, headers: noSniff };
       return withWarnings({ kind: "status", status }, warnings);
+    } finally {
+      ends.run();
     }
   };
 
@@ -124,7 +123,11 @@ class Pipeline implements RequestPipeline {
     return decision instanceof Promise ? decision.then(require) : require(decision);
   }
 
-  #handleResource(request: PipelineRequest, info: ResourceRequestInfo, warnings: Warnings): Outcome | Promise<Outcome> {
+  #handleResource(
+    request: PipelineRequest,
+    info: ResourceRequestInfo,
+    own: Pick<Call, "warnings" | "ends">,
+  ): Outcome | Promise<Outcome> {
     const { store, resources, admission, clock, random } = this.#options;
     const resource = resources.get(info.group, info.version, info.resource);
     if (resource === undefined || !isInScope(resource, info)) return absentPath(info.path, resources);
@@ -144,10 +147,10 @@ class Pipeline implements RequestPipeline {
       resource,
       namespace: resource.scope === "Namespaced" ? info.namespace : "",
       load: { bytes: 0 },
-      warnings,
+      ...own,
       schemaErrors: { causes: [] },
     };
-    if (resource.deprecationWarning !== undefined) warnings.add(resource.deprecationWarning);
+    if (resource.deprecationWarning !== undefined) own.warnings.add(resource.deprecationWarning);
     return info.subresource === "" ? this.#handleObject(call) : this.#handleSubresource(call);
   }
 
@@ -244,29 +247,6 @@ function isInScope(resource: ServedResource, info: ResourceRequestInfo): boolean
   if (isScoped) return true;
   // kube-apiserver has no path to write custom resources of all namespaces.
   return isNamespaced && !info.isNamed && (resource.origin === "builtin" || info.verb === "list" || info.verb === "watch");
-}
-
-/** Reads the body, which happens only here: after authorization and for a resource and verb that exist. */
-function receiveBody(call: Call): void | Promise<void> {
-  const { request, resource } = call;
-  const receiving = request.receive?.(resource.origin === "builtin");
-  if (receiving === undefined) return admitBody(call);
-  return receiving.then(
-    () => admitBody(call),
-    (error: unknown) => Promise.reject(receiveError(call, error)),
-  );
-}
-
-/** Checks the size of the body. A large one is left to the next turn. */
-function admitBody(call: Call): void | Promise<void> {
-  const { request, load } = call;
-  const { bodyBytes = 0 } = request;
-  if (bodyBytes > maxBodyBytes) {
-    throw statusError("RequestEntityTooLarge", `limit is ${maxBodyBytes} bytes; the request's body is ${bodyBytes} bytes`);
-  }
-  load.bytes = bodyBytes;
-  request.audit?.receive(request.body, call.info.verb === "patch");
-  return pauseIfLarge(call);
 }
 
 /** kube-apiserver sends this header when authorization fails. */

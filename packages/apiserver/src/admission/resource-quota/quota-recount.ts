@@ -3,18 +3,24 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { mapAt, valueAt } from "../../registry/object-fields.ts";
 import { type Store, type StoreEvent, storageKey } from "../../storage/store.ts";
 import { measure } from "./measure.ts";
+import type { PendingUsages } from "./pending-usage.ts";
 import { quotaKind, withUsage } from "./resource-quota.ts";
 
 /** What {@link startQuotaRecount} takes. */
 export interface QuotaRecountOptions {
   readonly store: Pick<Store, "get" | "list" | "watch" | "write" | "revision">;
+  /** Reserved usage that the store does not show yet. */
+  readonly pending: PendingUsages;
   readonly clock: Clock;
   /** Called with background errors. */
   readonly onError: (error: unknown) => void;
 }
 
-/** How long a namespace has to be quiet before it is recounted, so that usage reserved for objects on their way is not dropped. */
+/** How long a namespace has to be quiet before it is recounted, so that a burst of changes is counted once. */
 const quietMs = 500;
+
+/** A namespace that is never quiet is recounted after this time, so that usage of deleted objects is released. */
+const maxDelayMs = 5_000;
 
 const prefix = `${quotaKind.group}/${quotaKind.plural}/`;
 
@@ -31,13 +37,20 @@ class QuotaRecount {
   readonly #watch: { close(): void };
   /** Quotas per namespace. */
   readonly #quotas = new Map<string, Set<string>>();
-  readonly #timers = new Map<string, Timer>();
+  /** Namespaces to recount, with the time of the first change. */
+  readonly #timers = new Map<string, { readonly timer: Timer; readonly since: number }>();
+  /** Namespaces whose last count included writes that were not stored yet. */
+  readonly #preliminary = new Set<string>();
+  readonly #stopEnds: () => void;
   readonly #running = new Set<Promise<void>>();
   #isStopped = false;
 
   constructor(options: QuotaRecountOptions) {
     this.#options = options;
-    const { store } = options;
+    const { store, pending } = options;
+    this.#stopEnds = pending.onEnd((namespace) => {
+      if (this.#preliminary.has(namespace)) this.#schedule(namespace);
+    });
     const { items, revision } = store.list(prefix);
     for (const { key } of items) this.#note(key);
     this.#watch = store.watch("", revision, (events) => {
@@ -49,7 +62,8 @@ class QuotaRecount {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#watch.close();
-    for (const timer of this.#timers.values()) timer.cancel();
+    this.#stopEnds();
+    for (const { timer } of this.#timers.values()) timer.cancel();
     this.#timers.clear();
     await Promise.all(this.#running);
   }
@@ -82,12 +96,16 @@ class QuotaRecount {
 
   #schedule(namespace: string): void {
     if (this.#isStopped) return;
-    this.#timers.get(namespace)?.cancel();
+    const { clock } = this.#options;
+    const scheduled = this.#timers.get(namespace);
+    const since = scheduled?.since ?? clock.now();
+    if (clock.now() - since > maxDelayMs - quietMs) return;
+    scheduled?.timer.cancel();
     const run = (): void => {
       this.#timers.delete(namespace);
       this.#recount(namespace);
     };
-    this.#timers.set(namespace, this.#options.clock.setTimer(quietMs, run, { background: true }));
+    this.#timers.set(namespace, { timer: clock.setTimer(quietMs, run, { background: true }), since });
   }
 
   #recount(namespace: string): void {
@@ -99,14 +117,24 @@ class QuotaRecount {
   }
 
   async #recountNow(namespace: string): Promise<void> {
-    const { store } = this.#options;
-    for (const { key, revision, object } of store.list(storageKey(quotaKind, namespace, "")).items) {
-      const next = withUsage(object, measure(store, object));
-      if (jsonEquals(mapAt(next, "status"), mapAt(object, "status"))) continue;
-      const result = await store.write(key, revision, next);
-      // Another write triggers the next count.
-      if (!result.ok && result.current !== undefined) this.#schedule(namespace);
+    const { store, pending } = this.#options;
+    this.#preliminary.delete(namespace);
+    for (const { key } of store.list(storageKey(quotaKind, namespace, "")).items) {
+      await pending.inTurn(namespace, () => this.#recountQuota(namespace, key));
     }
+  }
+
+  async #recountQuota(namespace: string, key: string): Promise<void> {
+    const { store, pending } = this.#options;
+    const quota = store.get(key);
+    if (quota === undefined) return;
+    const unstored = pending.unstored(namespace, store);
+    if (unstored.length > 0) this.#preliminary.add(namespace);
+    const next = withUsage(quota.object, measure(store, quota.object, unstored));
+    if (jsonEquals(mapAt(next, "status"), mapAt(quota.object, "status"))) return;
+    const result = await store.write(key, quota.revision, next);
+    // Another write triggers the next count.
+    if (!result.ok && result.current !== undefined) this.#schedule(namespace);
   }
 }
 

@@ -1,14 +1,15 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
-import { compareQuantities, formatQuantity, subtractQuantities } from "@keelson/api-machinery/quantity";
+import { type DeepReadonly, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
+import { compareQuantities, formatQuantity } from "@keelson/api-machinery/quantity";
 import { conflict, forbidden } from "../../endpoints/errors.ts";
 import { mapAt, objectsAt, setField, textAt, valueAt } from "../../registry/object-fields.ts";
-import type { Store, StoredObject } from "../../storage/store.ts";
+import { type Store, type StoredObject, storageKey } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
 import type { NamespacedObjects } from "../namespaced-objects.ts";
 import { addAmounts, amountsOf, type ResourceAmounts } from "../../registry/kinds/pod/pod-resources.ts";
 import { matchesScopes } from "./scopes.ts";
 import { measure } from "./measure.ts";
-import { type QuotaKind, usageOf } from "./usage.ts";
+import type { PendingUsages } from "./pending-usage.ts";
+import { type QuotaKind, usageAdded } from "./usage.ts";
 
 /** Group and plural of ResourceQuotas. */
 export const quotaKind: QuotaKind = { group: "", plural: "resourcequotas" };
@@ -21,9 +22,11 @@ const updatable: ReadonlySet<string> = new Set(["persistentvolumeclaims", "servi
 
 /** What {@link resourceQuota} takes. */
 export interface QuotaContext {
-  readonly store: Pick<Store, "list" | "write">;
+  readonly store: Pick<Store, "get" | "list" | "write">;
   /** The current ResourceQuotas. */
   readonly quotas: Pick<NamespacedObjects, "in">;
+  /** Receives each reservation until its object is stored. */
+  readonly pending: PendingUsages;
 }
 
 /** What a request would add to a quota. */
@@ -55,19 +58,38 @@ export function resourceQuota(context: QuotaContext): AdmissionStep {
 
 /** Reserves what a write adds. Rejects if a quota would be exceeded. */
 async function charge(context: QuotaContext, request: AdmissionRequest, object: KubernetesObject): Promise<void> {
-  const { resource, oldObject, isDryRun } = request;
-  const usage = usageOf(resource, object);
-  const added = oldObject === undefined ? usage : difference(usage, usageOf(resource, oldObject));
+  const { resource, namespace, oldObject, isDryRun } = request;
+  const added = usageAdded(resource, object, oldObject);
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
-    const charges = chargesFor(context, request, object, added);
-    if (charges.length === 0 || isDryRun || (await reserve(context.store, charges))) return;
+    const isCharged = await context.pending.inTurn(namespace, async () => {
+      const charges = chargesFor(context, request, object, added);
+      if (charges.length === 0 || isDryRun) return true;
+      if (!(await reserve(context.store, charges))) return false;
+      notePending(context.pending, request, object);
+      return true;
+    });
+    if (isCharged) return;
   }
   throw conflict(resource, object.metadata.name ?? "", "the usage of its resource quotas changes too fast; try again");
 }
 
+/** Keeps the reservation until the object is stored or the request has failed. */
+function notePending(pending: PendingUsages, request: AdmissionRequest, object: KubernetesObject): void {
+  const { resource, namespace, name, oldObject } = request;
+  const kind = { group: resource.group, plural: resource.plural };
+  const end = pending.add(namespace, {
+    kind,
+    key: storageKey({ ...kind, group: parseApiVersion(resource.storageApiVersion).group }, namespace, name),
+    expected: Number(oldObject?.metadata.resourceVersion ?? 0),
+    object,
+    oldObject,
+  });
+  request.whenEnded(end);
+}
+
 /** The quotas to charge. Throws if one of them would be exceeded. */
 function chargesFor(
-  { store, quotas: all }: QuotaContext,
+  context: QuotaContext,
   request: AdmissionRequest,
   object: KubernetesObject,
   added: ResourceAmounts,
@@ -77,7 +99,7 @@ function chargesFor(
   const reject = (why: string): never => {
     throw forbidden(resource, object.metadata.name ?? name, why);
   };
-  const quotas = all.in(namespace).filter((stored) => matchesScopes(stored.object, resource, object));
+  const quotas = context.quotas.in(namespace).filter((stored) => matchesScopes(stored.object, resource, object));
   if (operation === "CREATE" && resource.group === "" && resource.plural === "pods") {
     for (const { object: quota } of quotas) {
       const missing = missingResources(quota, object);
@@ -88,7 +110,7 @@ function chargesFor(
     const hard = amountsOf(mapAt(stored.object, "spec", "hard"));
     const names = Object.keys(hard).filter((each) => added[each] !== undefined && compareQuantities(added[each], 0) !== 0);
     if (names.length === 0) continue;
-    const used = usedOf(store, stored, names);
+    const used = usedOf(context, stored, names);
     const charge = Object.fromEntries(names.map((each) => [each, added[each] ?? 0]));
     const next = addAmounts(used, charge);
     const exceeded = names
@@ -105,10 +127,11 @@ function chargesFor(
 }
 
 /** The used amounts in a quota's status; those that have not been counted yet are counted. */
-function usedOf(store: Pick<Store, "list">, { object: quota }: StoredObject, names: readonly string[]): ResourceAmounts {
+function usedOf({ store, pending }: QuotaContext, { object: quota }: StoredObject, names: readonly string[]): ResourceAmounts {
   const used = amountsOf(mapAt(quota, "status", "used"));
   const uncounted = names.filter((name) => used[name] === undefined);
-  return uncounted.length === 0 ? used : { ...measure(store, quota), ...used };
+  if (uncounted.length === 0) return used;
+  return { ...measure(store, quota, pending.unstored(quota.metadata.namespace ?? "", store)), ...used };
 }
 
 /** Writes the usage. False if another request was faster. */
@@ -130,11 +153,6 @@ export function withUsage(quota: DeepReadonly<KubernetesObject>, used: ResourceA
     used: Object.fromEntries(texts.sort(([a], [b]) => (a < b ? -1 : 1))),
   });
   return next;
-}
-
-function difference(now: ResourceAmounts, before: ResourceAmounts): ResourceAmounts {
-  const names = new Set([...Object.keys(now), ...Object.keys(before)]);
-  return Object.fromEntries([...names].map((name) => [name, subtractQuantities(now[name] ?? 0, before[name] ?? 0)]));
 }
 
 function describe(amounts: ResourceAmounts, names: readonly string[]): string {

@@ -1,5 +1,5 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
-import { formatQuantity, isQuantity } from "@keelson/api-machinery/quantity";
+import { formatQuantity, isQuantity, subtractQuantities } from "@keelson/api-machinery/quantity";
 import { listAt, mapAt, textAt, valueAt } from "../../registry/object-fields.ts";
 import { podResources, type ResourceAmounts } from "../../registry/kinds/pod/pod-resources.ts";
 
@@ -55,6 +55,19 @@ export function usageOf(kind: QuotaKind, object: DeepReadonly<KubernetesObject>)
     default:
       return usage;
   }
+}
+
+/** What a write adds to the usage: all of a new object, or the difference to the object that it replaces. */
+export function usageAdded(
+  kind: QuotaKind,
+  object: DeepReadonly<KubernetesObject>,
+  oldObject: DeepReadonly<KubernetesObject> | undefined,
+): ResourceAmounts {
+  const now = usageOf(kind, object);
+  if (oldObject === undefined) return now;
+  const before = usageOf(kind, oldObject);
+  const names = new Set([...Object.keys(now), ...Object.keys(before)]);
+  return Object.fromEntries([...names].map((name) => [name, subtractQuantities(now[name] ?? 0, before[name] ?? 0)]));
 }
 
 /** Finished Pods count as objects only. */
