@@ -86,6 +86,7 @@ export const controllersUser: ClusterUser = {
     { verbs: ["create"], apiGroups: [""], resources: ["pods/binding"] },
     { verbs: [...read, "create", "update"], apiGroups: [""], resources: ["configmaps"] },
     { verbs: read, apiGroups: [""], resources: ["namespaces", "nodes", "services"] },
+    { verbs: ["patch"], apiGroups: [""], resources: ["nodes"] },
     {
       verbs: change,
       apiGroups: ["apps"],

@@ -6,6 +6,7 @@ import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
 import { createPodGarbageController, type PodGarbageOptions } from "./pod-gc/pod-gc.ts";
 import { cronJobController } from "./cronjob/cronjob-controller.ts";
+import { nodeTaintController } from "./node-taints/node-taints.ts";
 import { createReplicationController } from "./replication-controller/replication-controller.ts";
 import { createReplicaSetController } from "./replicaset/replicaset-controller.ts";
 import { createScheduler } from "./scheduler/scheduler.ts";
@@ -29,5 +30,6 @@ export const createWorkloadControllers = (podGarbage: PodGarbageOptions = {}): r
   createScheduler(),
   createPodGarbageController(podGarbage),
   createTaintEvictionController(),
+  nodeTaintController,
   disruptionController,
 ];

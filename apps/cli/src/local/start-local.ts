@@ -1,3 +1,4 @@
+import type { EvictionSettings } from "@keelson/cluster/eviction";
 import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -38,6 +39,8 @@ export interface LocalOptions {
   readonly podNetworkKind: PodNetworkKind;
   /** Kernel parameters that Pods may set beyond the safe ones. */
   readonly allowedUnsafeSysctls: readonly string[];
+  /** When the node is low on disk space. */
+  readonly eviction: EvictionSettings;
   /** Number of terminated Pods above which the oldest are deleted; 0 keeps all. */
   readonly terminatedPodThreshold: number;
   /** The audit log of the API server. Undefined: none. */
@@ -191,11 +194,11 @@ class RunningLocal implements Local {
   #controllersConfig({ podNetwork, serviceNetwork }: AddressBlock, socketPath: string | undefined): ControllersConfig {
     const { dataDir, logLevel, hasCluster, podRuntime, podNetworkKind, metricsPort, mayMovePorts, containerd, flags } =
       this.#options;
-    const { allowedUnsafeSysctls, terminatedPodThreshold } = this.#options;
+    const { allowedUnsafeSysctls, eviction, terminatedPodThreshold } = this.#options;
     return {
       component: "controllers",
       ...{ dataDir, logLevel, podNetwork, serviceNetwork, podNetworkKind, hasCluster, podRuntime, flags },
-      ...{ allowedUnsafeSysctls, terminatedPodThreshold },
+      ...{ allowedUnsafeSysctls, eviction, terminatedPodThreshold },
       tokens: this.#tokens,
       server: this.#server,
       ...(socketPath === undefined ? {} : { socketPath }),

@@ -1,3 +1,4 @@
+import type { EvictionSettings } from "@keelson/cluster/eviction";
 import { chmod, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isStatusError } from "@keelson/api-machinery";
@@ -45,6 +46,8 @@ export interface NodeOptions {
   readonly podRuntime: PodRuntimeName;
   /** Kernel parameters that Pods may set beyond the safe ones. */
   readonly allowedUnsafeSysctls: readonly string[];
+  /** When the node is low on disk space. */
+  readonly eviction: EvictionSettings;
   /** Socket of a containerd that must respond. Default: the standard socket, if one responds. */
   readonly containerd: string | undefined;
   readonly taints: readonly Taint[];
@@ -135,6 +138,7 @@ class JoinedNode implements RunningNode {
       dataDir: join(dataDir, "node"),
       defaultRuntime: podRuntime,
       allowedUnsafeSysctls: this.#options.allowedUnsafeSysctls,
+      eviction: this.#options.eviction,
       clock: systemClock,
       random: Math.random,
       hostIP: address,

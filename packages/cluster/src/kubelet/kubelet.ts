@@ -1,8 +1,8 @@
 import { execFile } from "node:child_process";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
-import { EndpointSlice, type EndpointSliceObject, Pod, Service, type ServiceObject } from "@keelson/api-machinery/kinds";
+import type { ResourceType } from "@keelson/api-machinery";
+import { EndpointSlice, Pod, Service } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
@@ -13,20 +13,22 @@ import type { PodNetwork } from "../pod-network/pod-network.ts";
 import { AddressPool } from "./node/address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
 import type { ContainerHandle } from "./container/container-handle.ts";
-import { HostsFiles } from "./node/hosts-files.ts";
+import { createNodePressure } from "./pressure/node-pressure.ts";
+import { defaultEviction, type EvictionSettings } from "./pressure/thresholds.ts";
+import { ServiceNames } from "./node/service-names.ts";
 import { createNodeObjects, type IssueToken } from "./node/node-objects.ts";
 import { describeNode } from "./node/describe-node.ts";
 import { measureDiskUsage } from "./eviction/disk-usage.ts";
+import { monitoredPods } from "./eviction/monitored-pods.ts";
 import { StorageMonitor } from "./eviction/storage-monitor.ts";
 import { machineName } from "./node/machine-name.ts";
-import { readMachine, registerNode, type Taint } from "./node/node-registration.ts";
+import { type Machine, type NodeRegistration, readMachine, registerNode, type Taint } from "./node/node-registration.ts";
 import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
 import { subPathDirectory, SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import { type MetricsObjects, ResourceMetrics } from "./metrics/resource-metrics.ts";
 import { hasNetwork } from "./pod/network/pod-addresses.ts";
 import { PodSet } from "./pod/pod-set.ts";
 import { steadyTime } from "./steady-time.ts";
-import { podKey } from "./pod/pod-view.ts";
 import { AllowedSysctls } from "./pod/admission/sysctls.ts";
 
 /** Options of {@link startKubelet}. */
@@ -73,6 +75,8 @@ export interface KubeletOptions {
    * `unsafeSysctlProblem`. Default: none.
    */
   readonly allowedUnsafeSysctls?: readonly string[];
+  /** When the node is low on disk space: it then rejects new Pods and evicts others. Default: {@link defaultEviction}. */
+  readonly eviction?: EvictionSettings;
   /** Additional labels of the Node. */
   readonly labels?: Readonly<Record<string, string>>;
   /** Taints of the Node when it is created. Default: none. */
@@ -104,40 +108,42 @@ export interface Kubelet {
  * exited.
  */
 export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
-  const { client, dataDir, clock, random, log } = options;
+  const { client, dataDir, clock, random, log, eviction = defaultEviction } = options;
   const nodeName = options.nodeName ?? machineName();
   await mkdir(join(dataDir, "pods"), { recursive: true, mode: 0o711 });
   const runtimes = options.runtimes ?? (await openPodRuntimes({ dataDir, clock, random }));
   const events = createEventRecorder({ client, clock, random, log, controller: "kubelet", instance: nodeName });
   const names = new ServiceNames(dataDir);
   const machine = await readMachine(dataDir);
-  const node = await nodeContext(options, { nodeName, runtimes, events, names, capacity: machine });
-  const pods = new PodSet(node, { client, clock, random, log });
-  runtimes.onChange(({ isAvailable, handler, message }) => {
-    const type = isAvailable ? "Normal" : "Warning";
-    const reason = isAvailable ? "ContainerRuntimeReady" : "ContainerRuntimeNotReady";
-    events.event(
-      { apiVersion: "v1", kind: "Node", metadata: { name: nodeName } },
-      { type, reason, note: `${handler}: ${message}` },
-    );
-    if (isAvailable) pods.retry();
+  let registration: NodeRegistration | undefined;
+  const pressure = createNodePressure({
+    ...{ nodeName, clock, log, events, podsDir: join(dataDir, "pods") },
+    ...eviction,
+    workers: () => pods.workers,
+    report: () => void registration?.report(),
   });
+  const hasDiskPressure = (): boolean => pressure.isPresent;
+  const node = await nodeContext(options, { nodeName, runtimes, events, names, capacity: machine, hasDiskPressure });
+  const pods = new PodSet(node, { client, clock, random, log });
+  followRuntimes(node, pods);
   await pods.loadRecords();
   pods.scheduleRefresh();
-  const { hostIP } = node;
-  const { serverPort, labels = {}, taints = [] } = options;
-  const registration = await registerNode({
-    ...{ client, clock, log, nodeName, hostIP, machine, labels, taints, serverPort },
-    enforcesPolicies: options.policies !== undefined,
-  }).catch(async (error: unknown) => {
+  const registered = await register(options, node, machine).catch(async (error: unknown) => {
     await pods.close();
     if (options.runtimes === undefined) await runtimes.close();
     throw error;
   });
+  registration = registered;
+  await pressure.start();
   const stopping = new AbortController();
   const followed = await followObjects(options, { nodeName, names, pods, signal: stopping.signal });
   const metrics = new ResourceMetrics({ nodeName, clock, containers: () => pods.runningContainers() });
-  const storage = new StorageMonitor({ clock, log, pods: () => pods.monitored(), measure: measureDiskUsage(clock) });
+  const storage = new StorageMonitor({
+    clock,
+    log,
+    pods: () => monitoredPods(pods.workers, node.podsDir),
+    measure: measureDiskUsage(clock),
+  });
   return {
     description: describeNode(node),
     nodeName,
@@ -148,20 +154,45 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     async stop() {
       stopping.abort();
       metrics.stop();
-      await storage.stop();
+      await Promise.all([storage.stop(), pressure.stop()]);
       await Promise.allSettled(followed);
       await pods.close();
-      await registration.stop();
+      await registered.stop();
       await events.stop();
       if (options.runtimes === undefined) await runtimes.close();
     },
   };
 }
 
+function register(options: KubeletOptions, node: NodeContext, machine: Machine): Promise<NodeRegistration> {
+  const { client, clock, log, nodeName, hostIP, hasDiskPressure } = node;
+  const { serverPort, labels = {}, taints = [], eviction = defaultEviction } = options;
+  return registerNode({
+    ...{ client, clock, log, nodeName, hostIP, machine, labels, taints, serverPort, hasDiskPressure },
+    thresholds: eviction.thresholds,
+    enforcesPolicies: options.policies !== undefined,
+  });
+}
+
+/** Records changes of the runtimes as events of the Node, and retries Pods that waited for one. */
+function followRuntimes({ runtimes, events, nodeName }: NodeContext, pods: PodSet): void {
+  runtimes.onChange(({ isAvailable, handler, message }) => {
+    const type = isAvailable ? "Normal" : "Warning";
+    const reason = isAvailable ? "ContainerRuntimeReady" : "ContainerRuntimeNotReady";
+    events.event(
+      { apiVersion: "v1", kind: "Node", metadata: { name: nodeName } },
+      { type, reason, note: `${handler}: ${message}` },
+    );
+    if (isAvailable) pods.retry();
+  });
+}
+
 /** What Pods share on this node. */
 async function nodeContext(
   options: KubeletOptions,
-  parts: Pick<NodeContext, "nodeName" | "runtimes" | "events" | "capacity"> & { readonly names: ServiceNames },
+  parts: Pick<NodeContext, "nodeName" | "runtimes" | "events" | "capacity" | "hasDiskPressure"> & {
+    readonly names: ServiceNames;
+  },
 ): Promise<NodeContext> {
   const { client, dataDir, clock, log, apiServer } = options;
   const { names, ...rest } = parts;
@@ -240,36 +271,6 @@ interface Followed {
   readonly listed: Promise<void>;
 }
 
-/** The Services and endpoints that Pods find by name in their hosts files. */
-class ServiceNames {
-  readonly hosts: HostsFiles;
-  readonly #services = new Map<string, DeepReadonly<ServiceObject>>();
-  readonly #slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
-
-  constructor(dataDir: string) {
-    this.hosts = new HostsFiles(join(dataDir, "hosts"));
-  }
-
-  servicesOf(namespace: string): readonly DeepReadonly<ServiceObject>[] {
-    return [...this.#services.values()].filter(({ metadata }) => metadata.namespace === namespace);
-  }
-
-  applyService(effect: StoreEffect): void {
-    keep(this.#services, effect);
-    this.update();
-  }
-
-  applySlice(effect: StoreEffect): void {
-    keep(this.#slices, effect);
-    this.update();
-  }
-
-  /** Writes the hosts files that have changed. */
-  update(): void {
-    this.hosts.update([...this.#services.values()], [...this.#slices.values()]);
-  }
-}
-
 /** A kind that is not served must not block Pods forever. */
 function listTimeout(clock: Clock): Promise<void> {
   return new Promise((resolve) => void clock.setTimer(5_000, resolve, { background: true }));
@@ -282,12 +283,4 @@ function canMount(): Promise<boolean> {
     const script = "mount -t tmpfs tmpfs /mnt";
     execFile("unshare", ["--mount", "--propagation", "private", "/bin/sh", "-c", script], (error) => resolve(error === null));
   });
-}
-
-function keep<T extends KubernetesObject>(map: Map<string, DeepReadonly<T>>, effect: StoreEffect): void {
-  if (effect.kind === "replace") {
-    map.clear();
-    for (const object of effect.objects) map.set(podKey(object), object as DeepReadonly<T>);
-  } else if (effect.kind === "put") map.set(podKey(effect.object), effect.object as DeepReadonly<T>);
-  else map.delete(podKey(effect.object));
 }

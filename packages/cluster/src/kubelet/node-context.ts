@@ -51,6 +51,8 @@ export interface NodeContext {
   /** Mounts subpaths of volumes; undefined if this process may not mount. */
   readonly subPaths: SubPathMounts | undefined;
   readonly capacity: { readonly cpu: string; readonly memory: string };
+  /** Whether the node is low on disk space, so that it rejects new Pods. */
+  readonly hasDiskPressure: () => boolean;
   /** The kernel parameters that Pods may set. */
   readonly sysctls: AllowedSysctls;
   /** Whether this process may create mount namespaces. */

@@ -5,6 +5,7 @@ import { aborted, listenForShutdown } from "@keelson/controller/shutdown";
 import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, choiceFlag, UsageError } from "@keelson/operator/flags";
 import { addConnectionFlags, addFlag, flagValues } from "../../command-line.ts";
 import { createDataFolder } from "../../local/data-folder.ts";
+import { evictionFlags, readEvictionFlags } from "../../local/eviction-flags.ts";
 import { allowedSysctlsFlag, readAllowedSysctls } from "../../local/sysctls-flag.ts";
 import { createLogger } from "../../logger.ts";
 import { type NodeOptions, startNode } from "../../node/start-node.ts";
@@ -37,6 +38,7 @@ const flags: readonly FlagDefinition[] = [
   portOption,
   podRuntimeFlag,
   allowedSysctlsFlag,
+  ...evictionFlags,
   {
     name: "containerd-address",
     value: "SOCKET",
@@ -103,6 +105,7 @@ function readFlags(values: FlagValues): Omit<NodeOptions, "connection" | "log" |
     port: portOption.read(values),
     podRuntime: podRuntimeFlag.read(values),
     allowedUnsafeSysctls: readAllowedSysctls(values),
+    eviction: readEvictionFlags(values),
     containerd: socket === undefined ? undefined : resolve(socket),
     clientAuthorityFile: authority === undefined ? undefined : resolve(authority),
     taints: Array.isArray(taints) ? taints.map(parseTaint) : [],

@@ -10,6 +10,7 @@ import { readyLine, readyReporter, startDetached } from "../../local/detach.ts";
 import { terminatedPodThresholdFlag } from "../../local/pod-gc-flag.ts";
 import { readPodNetwork, podNetworkFlag } from "../../local/pod-network-flag.ts";
 import { podRuntimeFlag } from "../../local/pod-runtime-flag.ts";
+import { evictionFlags, readEvictionFlags } from "../../local/eviction-flags.ts";
 import { allowedSysctlsFlag, readAllowedSysctls } from "../../local/sysctls-flag.ts";
 import { type Local, type LocalOptions, startLocal } from "../../local/start-local.ts";
 import { writeUpState } from "../../local/up-state.ts";
@@ -76,6 +77,7 @@ const ownFlags: readonly FlagDefinition[] = [
   podRuntimeFlag,
   podNetworkFlag,
   allowedSysctlsFlag,
+  ...evictionFlags,
   terminatedPodThresholdFlag,
   ...auditFlags,
   { name: "tour", description: "after the start, run one workload per operator and show its progress" },
@@ -119,6 +121,7 @@ function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operator
       podRuntime: podRuntimeFlag.read(flags),
       podNetworkKind: readPodNetwork(flags),
       allowedUnsafeSysctls: readAllowedSysctls(flags),
+      eviction: readEvictionFlags(flags),
       terminatedPodThreshold: terminatedPodThresholdFlag.read(flags),
       audit: readAuditFlags(flags),
       flags,

@@ -210,7 +210,7 @@ class Controllers {
   }
 
   async #startNode(admin: Client, networkParts: NetworkParts | undefined): Promise<Kubelet> {
-    const { dataDir, podNetwork, serviceNetwork, podRuntime, server, allowedUnsafeSysctls } = this.#config;
+    const { dataDir, podNetwork, serviceNetwork, podRuntime, server, allowedUnsafeSysctls, eviction } = this.#config;
     const log = this.#context.log.child({ component: "node" });
     const { hostname, port } = new URL(server);
     const nodeDir = join(dataDir, "node");
@@ -224,7 +224,7 @@ class Controllers {
     const kubelet = await startKubelet({
       ...{ client, nodeName: machineName(), dataDir: nodeDir, runtimes, podNetwork, log },
       defaultRuntime: podRuntime,
-      allowedUnsafeSysctls,
+      ...{ allowedUnsafeSysctls, eviction },
       clock: systemClock,
       random: Math.random,
       ...(networkParts !== undefined && {

@@ -1,3 +1,4 @@
+import type { EvictionSettings } from "@keelson/cluster/eviction";
 import type { AuditOptions } from "@keelson/apiserver";
 import type { FlagValues } from "@keelson/operator/flags";
 import type { PodNetworkKind } from "@keelson/cluster/address-block";
@@ -43,6 +44,8 @@ export interface ControllersConfig {
   readonly podNetworkKind: PodNetworkKind;
   /** Kernel parameters that Pods may set beyond the safe ones. */
   readonly allowedUnsafeSysctls: readonly string[];
+  /** When the node is low on disk space. */
+  readonly eviction: EvictionSettings;
   /** Number of terminated Pods above which the oldest are deleted; 0 keeps all. */
   readonly terminatedPodThreshold: number;
   /** The runtime of Pods without a RuntimeClass. */

@@ -42,6 +42,13 @@ test("counts the blocks of each path, also with unusual names, and nothing of on
   expect(failure).toBeUndefined();
 });
 
+test("counts files instead of bytes", async () => {
+  writeFileSync(join(folder, "a"), Buffer.alloc(3 << 20, "x"));
+  writeFileSync(join(folder, "b"), "");
+  const { measured } = await measureDiskUsage(systemClock, "files")([folder], 60_000);
+  expect(measured.get(folder)?.bytes).toBe(3);
+});
+
 test("names the path that takes too long", async () => {
   const clock = createVirtualClock();
   const paths = Array.from({ length: 300 }, (_, index) => join(folder, `p${index}`));

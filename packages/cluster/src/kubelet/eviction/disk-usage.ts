@@ -20,7 +20,10 @@ export interface MeasurementFailure {
   readonly reason: string;
 }
 
-/** Counts the blocks of files below paths, see {@link measureDiskUsage}. Aborting `signal` ends the count, and rejects with the reason. */
+/**
+ * Counts the blocks of files below paths, see {@link measureDiskUsage}, or the files. Aborting `signal` ends the count, and rejects with the
+ * reason.
+ */
 export type MeasureDiskUsage = (paths: readonly string[], timeoutMs: number, signal?: AbortSignal) => Promise<Measurement>;
 
 /** Maximum length of a record: a size and a path. */
@@ -34,8 +37,10 @@ const graceMs = 30_000;
  * Counts the space that files below these paths occupy, one path after another, by du(1): Pods can create more files than this process could
  * read without slowing down. Sparse files count with what they occupy, and other file systems below a path do not count. Rejects if the
  * program cannot be started.
+ *
+ * @param unit `files` counts files instead of bytes. Default: `bytes`.
  */
-export function measureDiskUsage(clock: Clock): MeasureDiskUsage {
+export function measureDiskUsage(clock: Clock, unit: "bytes" | "files" = "bytes"): MeasureDiskUsage {
   return async (paths, timeoutMs, signal) => {
     signal?.throwIfAborted();
     const measured = new Map<string, { readonly bytes: number; readonly tookMs: number }>();
@@ -47,7 +52,7 @@ export function measureDiskUsage(clock: Clock): MeasureDiskUsage {
       if (path !== undefined) measured.set(path, { bytes: Number(bytes), tookMs: now - at });
       at = now;
     };
-    const { isOver, reason } = await runDu(paths, { clock, timeoutMs, signal, add });
+    const { isOver, reason } = await runDu(paths, { clock, unit, timeoutMs, signal, add });
     signal?.throwIfAborted();
     const missing = paths.filter((path) => !measured.has(path));
     const [slowest] = missing;
@@ -60,6 +65,7 @@ export function measureDiskUsage(clock: Clock): MeasureDiskUsage {
 
 interface DuRun {
   readonly clock: Clock;
+  readonly unit: "bytes" | "files";
   readonly timeoutMs: number;
   readonly signal: AbortSignal | undefined;
   /** Receives `BYTES\tPATH`. */
@@ -73,9 +79,9 @@ interface DuEnd {
 }
 
 /** Resolves when du has exited. */
-function runDu(paths: readonly string[], { clock, timeoutMs, signal, add }: DuRun): Promise<DuEnd> {
+function runDu(paths: readonly string[], { clock, unit, timeoutMs, signal, add }: DuRun): Promise<DuEnd> {
   return new Promise((resolve, reject) => {
-    const child = spawnDu(timeoutMs);
+    const child = spawnDu(unit, timeoutMs);
     let isOver = false;
     let errorOutput = "";
     // timeout(1) passes SIGTERM on to du.
@@ -108,9 +114,10 @@ function runDu(paths: readonly string[], { clock, timeoutMs, signal, add }: DuRu
   });
 }
 
-function spawnDu(timeoutMs: number): ChildProcessByStdio<Writable, Readable, Readable> {
+function spawnDu(unit: DuRun["unit"], timeoutMs: number): ChildProcessByStdio<Writable, Readable, Readable> {
   const bound = ["--kill-after=5", String(Math.ceil((timeoutMs + graceMs) / 1000))];
-  const du = ["du", "--summarize", "--one-file-system", "--block-size=1", "--null", "--files0-from=-"];
+  const counted = unit === "bytes" ? "--block-size=1" : "--inodes";
+  const du = ["du", "--summarize", "--one-file-system", counted, "--null", "--files0-from=-"];
   return spawn("timeout", [...bound, "nice", "-n", "10", ...du], { stdio: ["pipe", "pipe", "pipe"] });
 }
 

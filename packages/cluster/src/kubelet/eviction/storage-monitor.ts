@@ -188,4 +188,5 @@ const locate = async (limited: Limited): Promise<Located> => ({ ...limited, path
 
 const uidOf = ({ metadata }: PodView): string => metadata.uid ?? "";
 
-const isCritical = ({ spec }: PodView): boolean => (spec.priority ?? 0) >= criticalPriority;
+/** Whether the kubelet never evicts or rejects a Pod. */
+export const isCritical = ({ spec }: PodView): boolean => (spec.priority ?? 0) >= criticalPriority;

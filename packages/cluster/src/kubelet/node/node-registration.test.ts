@@ -12,6 +12,7 @@ const clock = createVirtualClock();
 let environment: TestEnvironment;
 let client: Client;
 let registration: NodeRegistration | undefined;
+let hasDiskPressure = false;
 
 beforeEach(async () => {
   environment = await startTestEnvironment();
@@ -35,6 +36,8 @@ const register = async (enforcesPolicies = false): Promise<void> => {
     taints: [],
     serverPort: undefined,
     enforcesPolicies,
+    thresholds: { "nodefs.available": { share: 0.1, amount: 200 * 1024 } },
+    hasDiskPressure: () => hasDiskPressure,
   });
 };
 const renewedAt = async (): Promise<number> => Date.parse((await client.get(Lease, leaseKey)).spec?.renewTime ?? "");
@@ -65,6 +68,27 @@ test("reports not ready when it stops, and stops renewing the Lease", async () =
   expect(await renewedAt()).toBe(last);
   await register();
   expect(await ready()).toBe("True");
+});
+
+test("Pods cannot request the space that the threshold keeps free", async () => {
+  await register();
+  expect((await client.get(Node, { name: "here" })).status?.allocatable?.["ephemeral-storage"]).toBe(String(900 * 1024));
+});
+
+test("reports disk pressure immediately, or with the next renewal if that fails", async () => {
+  const condition = async (): Promise<unknown> =>
+    (await client.get(Node, { name: "here" })).status?.conditions?.find(({ type }) => type === "DiskPressure");
+  await register();
+  expect(await condition()).toMatchObject({ status: "False", reason: "KubeletHasNoDiskPressure" });
+  hasDiskPressure = true;
+  await registration?.report();
+  expect(await condition()).toMatchObject({ status: "True", reason: "KubeletHasDiskPressure" });
+  hasDiskPressure = false;
+  environment.faults.failNext({ reason: "ServiceUnavailable", when: ({ method }) => method === "PATCH" });
+  await registration?.report();
+  expect(await condition()).toMatchObject({ status: "True" });
+  await clock.advance(10_000);
+  await expect.poll(condition).toMatchObject({ status: "False" });
 });
 
 test("reports whether NetworkPolicies are enforced", async () => {

@@ -7,6 +7,7 @@ import { type BuiltInCondition, Lease, Node, type NodeObject } from "@keelson/ap
 import { type Clock, formatMicroTime, formatTime, type Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
+import { type Thresholds, thresholdAmount } from "../pressure/thresholds.ts";
 
 /** The renew interval of the Lease, and its duration. */
 const renewMs = 10_000;
@@ -23,9 +24,6 @@ export interface Machine {
   readonly "ephemeral-storage": string;
 }
 
-/** The share of the disk that is left to the machine, as with the kubelet's default threshold for evictions. */
-const reservedShare = 0.1;
-
 /** Reads the {@link Machine} from the operating system. `dataDir` exists and holds the Pods. */
 export async function readMachine(dataDir: string): Promise<Machine> {
   const { blocks, bsize } = await statfs(dataDir);
@@ -37,10 +35,12 @@ export async function readMachine(dataDir: string): Promise<Machine> {
   };
 }
 
-/** What Pods may request. */
-function allocatableOf(capacity: Machine): Machine {
+/** What Pods may request: what the thresholds for evictions leave. */
+function allocatableOf(capacity: Machine, thresholds: Thresholds): Machine {
   const bytes = quantityToBytes(capacity["ephemeral-storage"]);
-  return { ...capacity, "ephemeral-storage": String(Math.floor(bytes * (1 - reservedShare))) };
+  const threshold = thresholds["nodefs.available"];
+  const reserved = threshold === undefined ? 0 : thresholdAmount(threshold, bytes);
+  return { ...capacity, "ephemeral-storage": String(Math.max(Math.floor(bytes - reserved), 0)) };
 }
 
 const sharedNetworkMessage =
@@ -53,11 +53,14 @@ function nodeStatus(options: {
   readonly nodeName: string;
   readonly serverPort: number | undefined;
   readonly enforcesPolicies: boolean;
+  readonly thresholds: Thresholds;
+  readonly hasDiskPressure: boolean;
   readonly isReady: boolean;
   readonly before: NodeObject["status"] | undefined;
   readonly now: number;
 }): NonNullable<NodeObject["status"]> {
   const { machine, hostIP, nodeName, serverPort, enforcesPolicies, isReady, before, now } = options;
+  const { thresholds, hasDiskPressure } = options;
   const condition = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string): BuiltInCondition => {
     const old = before?.conditions?.find((each) => each.type === type);
     return {
@@ -71,7 +74,7 @@ function nodeStatus(options: {
   };
   return {
     capacity: { ...machine },
-    allocatable: { ...allocatableOf(machine) },
+    allocatable: { ...allocatableOf(machine, thresholds) },
     addresses: [
       { type: "InternalIP", address: hostIP },
       // Omitted if the kubelet API is served: kube-apiserver would prefer it over the InternalIP, and it may not resolve.
@@ -79,7 +82,9 @@ function nodeStatus(options: {
     ],
     conditions: [
       condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-      condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+      hasDiskPressure
+        ? condition("DiskPressure", "True", "KubeletHasDiskPressure", "kubelet has disk pressure")
+        : condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
       condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
       isReady
         ? condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
@@ -130,6 +135,8 @@ export interface Taint {
 
 /** A registered Node. */
 export interface NodeRegistration {
+  /** Reports a changed status immediately, or with the next renewal of the Lease if that fails. */
+  report(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -149,6 +156,10 @@ export interface RegistrationOptions {
   readonly serverPort: number | undefined;
   /** Whether NetworkPolicies are enforced, which the condition `NetworkPolicyEnforced` shows. */
   readonly enforcesPolicies: boolean;
+  /** When Pods are evicted, which decides what they may request. */
+  readonly thresholds: Thresholds;
+  /** Whether the node is low on disk space, which the condition `DiskPressure` shows. */
+  readonly hasDiskPressure: () => boolean;
 }
 
 /** Registers the Node, reports its status and renews its Lease until stopped. Rejects if the Node cannot be registered. */
@@ -176,6 +187,13 @@ class NodeHeartbeats implements NodeRegistration {
     await this.#renew();
     this.#reportedAt = this.#options.clock.monotonic();
     this.#arm();
+  }
+
+  async report(): Promise<void> {
+    this.#reportedAt = Number.NEGATIVE_INFINITY;
+    await this.#reportIfDue().catch((error: unknown) =>
+      this.#options.log.warn({ err: error }, "could not report the node's status; retrying"),
+    );
   }
 
   async stop(): Promise<void> {
@@ -211,7 +229,8 @@ class NodeHeartbeats implements NodeRegistration {
     const { client, clock, ...node } = this.#options;
     const key = { name: node.nodeName };
     const before = (await client.get(Node, key)).status as NodeObject["status"];
-    const status = nodeStatus({ ...node, isReady, before, now: clock.now() });
+    const hasDiskPressure = node.hasDiskPressure();
+    const status = nodeStatus({ ...node, hasDiskPressure, isReady, before, now: clock.now() });
     await client.patch(Node, key, { type: "strategic", body: { status } }, { subresource: "status" });
   }
 
@@ -235,14 +254,25 @@ class NodeHeartbeats implements NodeRegistration {
     this.#timer = this.#options.clock.setTimer(renewMs, beat, { background: true });
   }
 
+  async #reportIfDue(): Promise<void> {
+    const now = this.#options.clock.monotonic();
+    if (this.#isStopped || now - this.#reportedAt < heartbeatMs) return;
+    // A change during the report is reported again.
+    const before = this.#reportedAt;
+    this.#reportedAt = now;
+    try {
+      await this.#reportStatus(true);
+    } catch (error) {
+      this.#reportedAt = before;
+      throw error;
+    }
+  }
+
   async #beat(): Promise<void> {
-    const { clock, log } = this.#options;
+    const { log } = this.#options;
     try {
       await this.#renew();
-      if (clock.monotonic() - this.#reportedAt >= heartbeatMs) {
-        await this.#reportStatus(true);
-        this.#reportedAt = clock.monotonic();
-      }
+      await this.#reportIfDue();
     } catch (error) {
       if (!isConflict(error)) log.warn({ err: error }, "could not renew the node lease; retrying");
     }

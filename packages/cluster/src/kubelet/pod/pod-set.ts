@@ -1,9 +1,7 @@
-import { join } from "node:path";
 import { parseJsonObject } from "@keelson/api-machinery";
 import type { Timer } from "@keelson/api-machinery/time";
 import type { StoreEffect } from "@keelson/controller/informer";
 import type { ContainerHandle } from "../container/container-handle.ts";
-import type { MonitoredPod } from "../eviction/storage-monitor.ts";
 import type { MeasuredContainer } from "../metrics/resource-metrics.ts";
 import type { NodeContext } from "../node-context.ts";
 import { isOnNodeAddress } from "./network/pod-addresses.ts";
@@ -12,7 +10,7 @@ import { rejectionOf } from "./admission/pod-admission.ts";
 import { PodRecords } from "./pod-records.ts";
 import { PodResizes } from "../resources/pod-resizes.ts";
 import { resourcesOf } from "../resources/pod-resources.ts";
-import { newPodState, type PodState } from "./machine/pod-state.ts";
+import { isProgressing, newPodState, type PodState } from "./machine/pod-state.ts";
 import { type PodView, podKey } from "./pod-view.ts";
 import { PodWorker } from "./pod-worker.ts";
 import { PodSources, type SourceReader } from "./pod-sources.ts";
@@ -44,7 +42,7 @@ export class PodSet {
       // Update files and retry what waited. A Pod has read the first version itself, unless the object was missing then.
       for (const uid of uids) {
         const worker = this.#workers.get(uid);
-        if (worker !== undefined && !(isFirst && worker.isProgressing)) worker.update(worker.pod);
+        if (worker !== undefined && !(isFirst && isProgressing(worker.state))) worker.update(worker.pod);
       }
     });
   }
@@ -69,9 +67,9 @@ export class PodSet {
   /** Called when a runtime becomes available: re-adopts Pods with programs there, and retries Pods that waited for it. */
   retry(): void {
     for (const [uid, worker] of this.#workers) {
-      if (worker.isProgressing) continue;
+      if (isProgressing(worker.state)) continue;
       const programs = this.#programs(uid);
-      const isKnown = programs.every(({ container, attempt }) => worker.hasReached(container, attempt));
+      const isKnown = programs.every(({ container, attempt }) => attempt <= (worker.attempt(container) ?? attempt));
       if (isKnown) worker.update(worker.pod);
       else void this.#restart(uid, worker, programs);
     }
@@ -126,17 +124,9 @@ export class PodSet {
     );
   }
 
-  /** The Pods that have not ended and are not being stopped, for the limits of their disk usage. */
-  monitored(): readonly MonitoredPod[] {
-    return [...this.#workers.values()]
-      .filter(({ isRemoved, state }) => !isRemoved && state.stop === undefined && state.end === undefined)
-      .map((worker) => ({
-        pod: worker.pod,
-        folder: join(this.#node.podsDir, worker.pod.metadata.uid ?? ""),
-        containers: worker.state.containers,
-        program: (container, attempt) => worker.program(container, attempt),
-        evict: (message) => worker.handle({ kind: "evicted", message }),
-      }));
+  /** The workers of all Pods. */
+  get workers(): Iterable<PodWorker> {
+    return this.#workers.values();
   }
 
   worker(namespace: string, pod: string): PodWorker | undefined {
@@ -241,7 +231,7 @@ export class PodSet {
     const { steadyNow, events } = this.#node;
     const state = newPodState(pod, steadyNow());
     if (pod.metadata.deletionTimestamp !== undefined) return state;
-    const rejection = rejectionOf(pod, this.#active(pod.metadata.uid ?? ""), this.#node.sysctls);
+    const rejection = rejectionOf(pod, this.#active(pod.metadata.uid ?? ""), this.#node);
     if (rejection === undefined) return state;
     const { reason, message } = rejection;
     events.event(pod, { type: "Warning", reason, note: message });

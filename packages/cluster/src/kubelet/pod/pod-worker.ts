@@ -70,17 +70,6 @@ export class PodWorker {
     return this.#isRemoved;
   }
 
-  /** Whether the Pod waits for nothing that is known to be missing. */
-  get isProgressing(): boolean {
-    const { setupProblem, containers } = this.#state;
-    return setupProblem === undefined && !containers.some(({ current, retryAt }) => current.kind === "waiting" && retryAt > 0);
-  }
-
-  /** Whether an attempt of a container is not later than the current one. */
-  hasReached(container: string, attempt: number): boolean {
-    return attempt <= (this.attempt(container) ?? attempt);
-  }
-
   get wakeAt(): number | undefined {
     return nextWake(this.#state);
   }
@@ -221,9 +210,7 @@ export class PodWorker {
       if (program.spec.input !== "once") await mounted(program);
       this.#watch(name, attempt, program, true);
       // The previous attempt is kept for `logs --previous`; older ones are removed.
-      const old = this.program(name, attempt - 2);
-      this.#logs.forget(old);
-      await old?.remove();
+      await this.removeProgram(name, attempt - 2);
       await this.#node.subPaths?.release({ podUid: this.#uid, container: name, attempt: attempt - 1 });
     } catch (error) {
       this.handle(startFailure(name, attempt, error, this.#node.clock.now()));
@@ -280,6 +267,20 @@ export class PodWorker {
     return { program, container: planOf(this.pod, name).container, podIP: this.podIP, clock: this.#node.clock };
   }
 
+  /** Removes an ended program of a container with its logs. */
+  async removeProgram(container: string, attempt: number): Promise<void> {
+    const program = this.program(container, attempt);
+    if (program?.state.kind !== "exited") return;
+    this.#logs.forget(program);
+    await program.remove();
+  }
+
+  /** Removes the files of a Pod that has ended. */
+  async removeFolder(): Promise<void> {
+    await this.#node.subPaths?.releasePod(this.#uid);
+    await this.#folder.remove();
+  }
+
   /** Deletes a terminated Pod: writes the last status, then deletes the object, then the Pod's files. */
   async #release(): Promise<void> {
     const uid = this.#uid;
@@ -291,9 +292,8 @@ export class PodWorker {
       await program.remove();
     }
     this.#node.forgetHostsFile(this.pod);
-    await this.#node.subPaths?.releasePod(uid);
     await this.#records.forget(uid);
-    await this.#folder.remove();
+    await this.removeFolder();
     this.#onReleased(this);
   }
 }

@@ -10,6 +10,13 @@ const podSetting = (name: string, more: object = {}): PodView =>
 const podListening = (port: object, more: object = {}): PodView =>
   podWith({ containers: [{ name: "main", ports: [{ containerPort: 80, ...port }] }], ...more });
 
+test("a node that is low on disk space rejects all Pods except critical ones", () => {
+  const context = { sysctls: new AllowedSysctls(), hasDiskPressure: () => true };
+  const message = "The node had condition: [DiskPressure]. ";
+  expect(rejectionOf(podWith({ priority: 1_000_000 }), [], context)).toEqual({ reason: "Evicted", message });
+  expect(rejectionOf(podWith({ priority: 2_000_000_000 }), [], context)).toBeUndefined();
+});
+
 describe("kernel parameters", () => {
   test.each([
     ["kernel.shm_rmid_forced", {}],
@@ -41,10 +48,10 @@ describe("kernel parameters", () => {
     ["net.ipv4.ip_forward", {}, '"net.ipv4.ip_forward" not allowlisted'],
     ["kernel.sem", {}, '"kernel.sem" not allowlisted'],
   ])("%s is decided as the kubelet does with %j if the node allows unsafe ones", (name, more, problem) => {
-    const allowed = new AllowedSysctls(["kernel.msg*", "net/core/somaxconn", "fs.mqueue.*"]);
+    const sysctls = new AllowedSysctls(["kernel.msg*", "net/core/somaxconn", "fs.mqueue.*"]);
     const rejection =
       problem === undefined ? undefined : { reason: "SysctlForbidden", message: `forbidden sysctl: ${problem}` };
-    expect(rejectionOf(podSetting(name, more), [], allowed)).toEqual(rejection);
+    expect(rejectionOf(podSetting(name, more), [], { sysctls, hasDiskPressure: () => false })).toEqual(rejection);
   });
 
   test.each([

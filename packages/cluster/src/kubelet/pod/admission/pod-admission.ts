@@ -1,4 +1,6 @@
 import { HostPorts } from "../../../scheduler/host-ports.ts";
+import { isCritical } from "../../eviction/storage-monitor.ts";
+import { evictedReason } from "../machine/pod-state.ts";
 import type { PodView } from "../pod-view.ts";
 import { AllowedSysctls, isIpcSysctl, type KernelNamespace, sysctlPath } from "./sysctls.ts";
 
@@ -8,13 +10,28 @@ export interface Rejection {
   readonly message: string;
 }
 
-const safeSysctls = new AllowedSysctls();
+const defaultContext: AdmissionContext = { sysctls: new AllowedSysctls(), hasDiskPressure: () => false };
+
+/** What a node requires of new Pods. */
+export interface AdmissionContext {
+  /** The kernel parameters that Pods may set. */
+  readonly sysctls: AllowedSysctls;
+  /** Whether the node is low on disk space. */
+  readonly hasDiskPressure: () => boolean;
+}
 
 /**
- * Why a node with these other Pods, none of which has ended, rejects a Pod; undefined if it accepts it. `allowed` are the kernel
- * parameters that Pods may set. Default: the safe ones.
+ * Why a node with these other Pods, none of which has ended, rejects a Pod; undefined if it accepts it. Default:
+ * Pods may set the safe kernel parameters, and the disk has space.
  */
-export function rejectionOf(pod: PodView, others: Iterable<PodView>, allowed = safeSysctls): Rejection | undefined {
+export function rejectionOf(
+  pod: PodView,
+  others: Iterable<PodView>,
+  { sysctls: allowed, hasDiskPressure }: AdmissionContext = defaultContext,
+): Rejection | undefined {
+  if (hasDiskPressure() && !isCritical(pod)) {
+    return { reason: evictedReason, message: "The node had condition: [DiskPressure]. " };
+  }
   const { hostNetwork, hostIPC, securityContext } = pod.spec;
   for (const { name } of securityContext?.sysctls ?? []) {
     const sharesHosts = { net: hostNetwork === true, ipc: hostIPC === true };

@@ -225,3 +225,8 @@ export function change(state: PodState, name: string, edit: (record: ContainerRe
   });
   return isChanged ? { ...state, containers } : state;
 }
+
+/** Whether a Pod waits for nothing that is known to be missing. */
+export function isProgressing({ setupProblem, containers }: PodState): boolean {
+  return setupProblem === undefined && !containers.some(({ current, retryAt }) => current.kind === "waiting" && retryAt > 0);
+}
