@@ -180,11 +180,16 @@ function tokenVariable(names: ChildNames): EnvVar {
   return { name: podVariables.token, valueFrom: { secretKeyRef: { name: names.secret, key: tokenKey } } };
 }
 
+/** Name of the container that takes part in the job. */
+export function mainContainerName({ session }: Pick<JobView, "session">, part: "launcher" | "worker"): string {
+  return (session?.containerNames ?? containerNames)[part];
+}
+
 function containerOf(job: JobView, part: "launcher" | "worker", tools: PodTools): Container {
   const { image, workingDir } = job.spec;
   const { session } = job;
   return {
-    name: (session?.containerNames ?? containerNames)[part],
+    name: mainContainerName(job, part),
     image: part === "worker" ? (session?.workerImage ?? image) : image,
     command: tools.kind === "local" ? [...tools.command, part] : [`${toolsFolder}/keelson-mpi`, part],
     ...(workingDir === undefined ? {} : { workingDir }),

@@ -72,19 +72,19 @@ describe("keelson mpi", () => {
   it("suspends and resumes jobs", async () => {
     await create();
     const suspended = async () => (await client.get(RhinoJob, { namespace, name: "pi" })).spec.runPolicy?.suspend;
-    expect(await start("suspend", ["pi"])).toEqual({ exitCode: 0, out: "rhinojob pi suspended\n", err: "" });
+    expect(await start("suspend", ["pi"])).toEqual({ exitCode: 0, out: "job pi suspended\n", err: "" });
     expect(await suspended()).toBe(true);
-    expect((await start("resume", ["pi"])).out).toBe("rhinojob pi resumed\n");
+    expect((await start("resume", ["pi"])).out).toBe("job pi resumed\n");
     expect(await suspended()).toBe(false);
     expect(await start("suspend", ["other"])).toMatchObject({
       exitCode: 1,
-      err: "rhinojob other not found in namespace default\n",
+      err: "job other not found in namespace default\n",
     });
   });
 
   it("cancels jobs", async () => {
     await create();
-    expect(await start("cancel", ["pi"])).toEqual({ exitCode: 0, out: "rhinojob pi cancelled\n", err: "" });
+    expect(await start("cancel", ["pi"])).toEqual({ exitCode: 0, out: "job pi cancelled\n", err: "" });
     const { metadata } = await client.get(RhinoJob, { namespace, name: "pi" });
     expect(metadata.annotations).toEqual({ "openrhino.org/cancel": "true" });
   });
@@ -99,7 +99,7 @@ describe("keelson mpi", () => {
     expect(await start(command, ["pi"])).toEqual({
       exitCode: 1,
       out: "",
-      err: `rhinojob pi has already ended: Completed; it cannot be ${done}\n`,
+      err: `job pi has already ended: Completed; it cannot be ${done}\n`,
     });
   });
 
@@ -164,9 +164,10 @@ describe("keelson mpi", () => {
     environment = await startTestEnvironment({ crds: [RhinoJob.crd, podMetricsCrd] });
     client = createClient({ transport: environment.transport(), fieldManager: "test" });
     expect((await start("top", [])).out).toBe("No running Pods of jobs\n");
+    const { metadata: job } = await create();
     for (const name of ["l", "w-0"]) {
       const spec = { containers: [{ name: "c", image: "x" }] };
-      await client.create(Pod, { metadata: { name, namespace, labels: { [labels.uid]: "1", [labels.app]: "pi" } }, spec });
+      await client.create(Pod, { metadata: { name, namespace, labels: { [labels.uid]: job.uid, [labels.app]: "pi" } }, spec });
       const status = { phase: "Running" };
       await client.patch(Pod, { namespace, name }, { type: "merge", body: { status } }, { subresource: "status" });
     }
@@ -175,7 +176,6 @@ describe("keelson mpi", () => {
       { name: "d", usage: { cpu: "1m", memory: "1Ki" } },
     ];
     await client.create(PodMetrics, { metadata: { name: "w-0", namespace }, containers } as never);
-    await create();
     const { out } = await start("top", ["pi"]);
     expect(out).toMatch(/^pi +l +- +-$/m);
     expect(out).toMatch(/^pi +w-0 +1502m +3Mi$/m);

@@ -1,6 +1,7 @@
 import { changeEach, type CommandDefinition } from "@keelson/operator";
-import { RhinoJob } from "../api/rhino-job.ts";
+import { findJob } from "./jobs/find-job.ts";
 import { namespaceFlag } from "./flags.ts";
+import { kindOf } from "./jobs/job-kinds.ts";
 
 /** `keelson mpi delete NAME ...`. */
 export const deleteCommand: CommandDefinition = {
@@ -10,7 +11,15 @@ export const deleteCommand: CommandDefinition = {
   flags: [namespaceFlag],
   run: (context) =>
     changeEach(context, {
-      ...{ kind: "rhinojob", namespace: namespaceFlag.read(context.flags), done: "deleted" },
-      change: (client, key) => client.delete(RhinoJob, key, { propagationPolicy: "Background", signal: context.signal }),
+      ...{ kind: "job", namespace: namespaceFlag.read(context.flags), done: "deleted" },
+      change: async (client, key) => {
+        const { signal } = context;
+        const job = await findJob(client, key, signal);
+        if (job === undefined) return `not found in namespace ${key.namespace}`;
+        const { namespace, name = "", uid } = job.metadata;
+        const preconditions = uid === undefined ? {} : { preconditions: { uid } };
+        const options = { propagationPolicy: "Background", ...preconditions, signal } as const;
+        return client.delete(kindOf(job).type, { namespace, name }, options);
+      },
     }),
 };

@@ -4,7 +4,7 @@ import { type CommandDefinition, renderTable } from "@keelson/operator";
 import { labels } from "../api/names.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { exitCodeOf, podTrouble, terminationMessage } from "../controllers/pod-trouble.ts";
-import { findJob } from "./find-job.ts";
+import { findJob, jobNotFound } from "./jobs/find-job.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** `keelson mpi explain NAME`. */
@@ -14,17 +14,16 @@ export const explainCommand: CommandDefinition = {
   args: ["NAME"],
   flags: [namespaceFlag],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
-    const namespace = namespaceFlag.read(flags);
-    const name = args[0] ?? "";
+    const key = { namespace: namespaceFlag.read(flags), name: args[0] ?? "" };
     const client = await connect();
     try {
-      const job = await findJob(client, { namespace, name }, signal);
+      const job = await findJob(client, key, signal);
       if (job === undefined) {
-        stderr.write(`job ${name} not found in namespace ${namespace}; list jobs: keelson mpi list -n ${namespace}\n`);
+        stderr.write(jobNotFound(key));
         return 1;
       }
       const labelSelector = `${labels.uid}=${job.metadata.uid}`;
-      const { items } = await client.list(Pod, { namespace, labelSelector, signal });
+      const { items } = await client.list(Pod, { namespace: key.namespace, labelSelector, signal });
       stdout.write(describe(job, items));
       return 0;
     } finally {

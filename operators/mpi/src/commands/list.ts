@@ -4,7 +4,7 @@ import { RhinoJob } from "../api/rhino-job.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
 import { namespaceFlag } from "./flags.ts";
-import { ifReadable } from "./if-readable.ts";
+import { ifReadable } from "./jobs/if-readable.ts";
 
 /** `keelson mpi list`. */
 export const listCommand: CommandDefinition = {

@@ -3,7 +3,7 @@ import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@
 import { textFlag } from "@keelson/operator/flags";
 import { MPIJob } from "../api/mpi-job.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
-import { ifReadable } from "./if-readable.ts";
+import { ifReadable } from "./jobs/if-readable.ts";
 
 type Job = DeepReadonly<RhinoJob> | DeepReadonly<MPIJob>;
 

@@ -1,19 +1,9 @@
-import {
-  type DeepReadonly,
-  ignoreNotFound,
-  isNotFound,
-  type KubernetesObject,
-  type ObjectKey,
-  type ResourceType,
-} from "@keelson/api-machinery";
+import { type DeepReadonly, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { formatQuantity, parseQuantity } from "@keelson/api-machinery/quantity";
-import type { Client } from "@keelson/client";
 import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { labels } from "../api/names.ts";
-import { labelValue } from "../children/child-names.ts";
-import { RhinoJob } from "../api/rhino-job.ts";
-import { MPIJob } from "../api/mpi-job.ts";
+import { findJob, jobNotFound } from "./jobs/find-job.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** metrics.k8s.io/v1beta1 PodMetrics. */
@@ -50,15 +40,14 @@ export const topCommand: CommandDefinition = {
     const [name] = args;
     const client = await connect();
     try {
-      if (name !== undefined && !(await exists(client, { namespace, name }, signal))) {
-        stderr.write(`job ${name} not found in namespace ${namespace}; list jobs: keelson mpi list -n ${namespace}\n`);
+      const job = name === undefined ? undefined : await findJob(client, { namespace, name }, signal);
+      if (name !== undefined && job === undefined) {
+        stderr.write(jobNotFound({ namespace, name }));
         return 1;
       }
-      const { items } = await client.list(Pod, { namespace, labelSelector: labels.uid, signal });
-      const pods = items.filter(
-        ({ status, metadata }) =>
-          status?.phase === "Running" && (name === undefined || metadata.labels?.[labels.app] === labelValue(name)),
-      );
+      const labelSelector = job === undefined ? labels.uid : `${labels.uid}=${job.metadata.uid}`;
+      const { items } = await client.list(Pod, { namespace, labelSelector, signal });
+      const pods = items.filter(({ status }) => status?.phase === "Running");
       const metrics = await client.list(PodMetrics, { namespace, signal });
       const usage = new Map(metrics.items.map((each) => [each.metadata.name, each]));
       const uses = pods.map((pod) => useOf(pod, usage.get(pod.metadata.name)));
@@ -73,14 +62,6 @@ export const topCommand: CommandDefinition = {
     }
   },
 };
-
-/** Whether a job of either kind exists. */
-async function exists(client: Client, key: ObjectKey, signal: AbortSignal): Promise<boolean> {
-  for (const type of [RhinoJob, MPIJob]) {
-    if ((await ignoreNotFound<unknown>(client.get<KubernetesObject>(type, key, { signal }))) !== undefined) return true;
-  }
-  return false;
-}
 
 function useOf({ metadata, spec }: DeepReadonly<PodObject>, metrics: DeepReadonly<PodMetricsObject> | undefined): PodUse {
   const sum = (resource: string, format: "DecimalSI" | "BinarySI"): string | undefined => {

@@ -1,5 +1,6 @@
 import { type DeepReadonly, isConditionTrue } from "@keelson/api-machinery";
 import type { JobObject, PodObject } from "@keelson/api-machinery/kinds";
+import { exitCodeOf } from "./pod-trouble.ts";
 
 /** Result of a Job. */
 export type JobOutcome =
@@ -17,8 +18,8 @@ export function jobOutcome(job: DeepReadonly<JobObject>): JobOutcome | undefined
 }
 
 /**
- * Result of the launcher's Job as soon as it is certain: a Job with one Pod and no retries ends as its Pod does. The Job controller records it
- * several writes later. A Pod that is being deleted is inconclusive: the Job controller decides whether its deletion is a failure. So is one
+ * Result of the launcher's Job as soon as it is certain: a Job with one Pod and no retries ends as the Pod's launcher does. The Job controller
+ * records it several writes later, and waits for other containers of the Pod. A Pod that is being deleted is inconclusive: the Job controller decides whether its deletion is a failure. So is one
  * that the Job controller has not counted: any user can create a Pod with this owner.
  */
 export function launcherOutcome(
@@ -32,7 +33,10 @@ export function launcherOutcome(
   if (active + succeeded + failed === 0) return undefined;
   const [pod, ...others] = pods;
   if (pod === undefined || others.length > 0 || pod.metadata.deletionTimestamp !== undefined) return undefined;
-  if (pod.status?.phase === "Succeeded") return { kind: "complete" };
-  if (pod.status?.phase !== "Failed") return undefined;
+  const { phase } = pod.status ?? {};
+  // A container beside the launcher may run on.
+  const exitCode = phase === "Failed" ? undefined : exitCodeOf(pod);
+  if (phase === "Succeeded" || exitCode === 0) return { kind: "complete" };
+  if (phase !== "Failed" && exitCode === undefined) return undefined;
   return { kind: "failed", reason: "BackoffLimitExceeded", message: `Pod ${pod.metadata.name} failed`, at: undefined };
 }

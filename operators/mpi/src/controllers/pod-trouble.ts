@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
+import { mainContainerStatus } from "./main-container.ts";
 
 /** Why a Pod does not start. */
 export interface PodTrouble {
@@ -52,7 +53,7 @@ export function isReady(pod: DeepReadonly<PodObject>): boolean {
 
 /** Exit status of a Pod's program; `undefined` while it has not ended. */
 export function exitCodeOf(pod: DeepReadonly<PodObject>): number | undefined {
-  return pod.status?.containerStatuses?.[0]?.state?.terminated?.exitCode;
+  return mainContainerStatus(pod)?.state?.terminated?.exitCode;
 }
 
 /**
@@ -60,7 +61,7 @@ export function exitCodeOf(pod: DeepReadonly<PodObject>): number | undefined {
  * (OOMKilled, StartError, Evicted). The program's own output is in its log.
  */
 export function terminationMessage(pod: DeepReadonly<PodObject>): string | undefined {
-  const terminated = pod.status?.containerStatuses?.[0]?.state?.terminated;
+  const terminated = mainContainerStatus(pod)?.state?.terminated;
   const text = withoutControlCharacters(terminated?.message ?? "").trim();
   const ours = text.split("\n").findLast((line) => line.startsWith("keelson mpi "));
   if (ours !== undefined) return ours.replace(/^keelson mpi \w+: /, "");

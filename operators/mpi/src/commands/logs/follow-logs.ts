@@ -2,15 +2,16 @@ import { type DeepReadonly, isExpired } from "@keelson/api-machinery";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { labels } from "../../api/names.ts";
-import type { RhinoJob } from "../../api/rhino-job.ts";
+import { mainContainerName } from "../../children/job-templates.ts";
+import type { JobView } from "../../controllers/job-view.ts";
 import type { RankSelection } from "./log-lines.ts";
 import { copyLog, hasStarted } from "./pod-log.ts";
-import { watchUntilEnd } from "../run/watch-job.ts";
+import { watchUntilEnd } from "../jobs/watch-job.ts";
 
 /** Options of {@link followLogs}. */
 export interface FollowOptions {
   /** Current state of the job. */
-  readonly job: DeepReadonly<RhinoJob>;
+  readonly job: JobView;
   /** Include the workers' logs and prefix every line with its Pod's name. */
   readonly workers: boolean;
   /** Selects lines of labelled output. Default: print the output as it is. */
@@ -19,7 +20,7 @@ export interface FollowOptions {
   /** Receives the output as it arrives. */
   readonly out: NodeJS.WritableStream;
   /** Called with every state of the job. */
-  readonly onChange?: (job: DeepReadonly<RhinoJob>) => void;
+  readonly onChange?: (job: JobView) => void;
   /** Called once for every Pod whose log is read. */
   readonly onStarted?: (pod: DeepReadonly<PodObject>) => void;
 }
@@ -31,8 +32,8 @@ export interface FollowOptions {
 export async function followLogs(
   client: Client,
   { job, workers, ranks, signal, out, onChange = () => {}, onStarted = () => {} }: FollowOptions,
-): Promise<{ readonly job: DeepReadonly<RhinoJob> | undefined; readonly logs: number }> {
-  const { namespace = "", name = "", uid = "" } = job.metadata;
+): Promise<{ readonly job: JobView | undefined; readonly logs: number }> {
+  const { namespace = "", uid = "" } = job.metadata;
   const selection = { namespace, labelSelector: `${labels.uid}=${uid}${workers ? "" : `,${labels.type}=launcher`}` };
   const reading = new Map<string, Promise<boolean>>();
   const failed = new AbortController();
@@ -41,7 +42,8 @@ export async function followLogs(
     const podName = pod.metadata.name ?? "";
     if (!hasStarted(pod) || reading.has(podName)) return;
     const selected = ranks === undefined ? {} : { ranks };
-    const options = { follow: true, named: workers, ...selected, out, signal: stop };
+    const container = mainContainerName(job, pod.metadata.labels?.[labels.type] === "worker" ? "worker" : "launcher");
+    const options = { container, follow: true, named: workers, ...selected, out, signal: stop };
     const read = copyLog(client, { namespace, name: podName }, options);
     // Stops the wait for the job immediately.
     read.catch((error: unknown) => failed.abort(error));
@@ -51,9 +53,9 @@ export async function followLogs(
   const watching = new AbortController();
   const watched = considerPods(client, selection, AbortSignal.any([stop, watching.signal]), consider);
   watched.catch((error: unknown) => failed.abort(error));
-  let ended: DeepReadonly<RhinoJob> | undefined;
+  let ended: JobView | undefined;
   try {
-    ended = await watchUntilEnd(client, { namespace, name, signal: stop, onChange });
+    ended = await watchUntilEnd(client, job, { signal: stop, onChange });
   } finally {
     watching.abort();
   }

@@ -1,11 +1,11 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/operator";
 import { countFlag, switchFlag, UsageError } from "@keelson/operator/flags";
-import { RhinoJob } from "../../api/rhino-job.ts";
+import { mainContainerName } from "../../children/job-templates.ts";
+import { findJob, jobNotFound } from "../jobs/find-job.ts";
 import { namespaceFlag } from "../flags.ts";
 import { followLogs } from "./follow-logs.ts";
 import { copyLog } from "./pod-log.ts";
-import { hasEnded, watchUntilEnd } from "../run/watch-job.ts";
+import { hasEnded, watchUntilEnd } from "../jobs/watch-job.ts";
 
 const rankFlag = countFlag({
   name: "rank",
@@ -28,18 +28,24 @@ export const logsCommand: CommandDefinition = {
     { name: "wait", description: "wait for the end of the job first" },
   ],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
-    const namespace = namespaceFlag.read(flags);
-    const name = args[0] ?? "";
+    const key = { namespace: namespaceFlag.read(flags), name: args[0] ?? "" };
     const workers = flags.workers === true;
     if (workers && rankFlag.read(flags) !== undefined)
       throw new UsageError("--rank cannot be combined with --workers: the workers' daemons have no ranks");
     const client = await connect();
     try {
-      let job: DeepReadonly<RhinoJob> = await client.get(RhinoJob, { namespace, name }, { signal });
+      let job = await findJob(client, key, signal);
+      if (job === undefined) {
+        stderr.write(jobNotFound(key));
+        return 1;
+      }
+      const { namespace, name = "" } = job.metadata;
       const rank = rankFlag.read(flags);
       const keepsLabels = labelFlag.read(flags);
       if ((rank !== undefined || keepsLabels) && job.spec.labelOutput !== true) {
-        stderr.write(`the output of ${name} has no labels of ranks; start the job with --label or spec.labelOutput\n`);
+        const how =
+          job.session === undefined ? "start the job with --label or spec.labelOutput" : "an MPIJob starts mpirun itself";
+        stderr.write(`the output of ${name} has no labels of ranks; ${how}\n`);
         return 1;
       }
       const ranks = { ...(rank === undefined ? {} : { rank }), keepsLabels };
@@ -50,11 +56,13 @@ export const logsCommand: CommandDefinition = {
         found = followed.logs;
         job = followed.job ?? job;
       } else {
-        if (flags.wait === true) job = (await watchUntilEnd(client, { namespace, name, signal, onChange: () => {} })) ?? job;
+        if (flags.wait === true) job = (await watchUntilEnd(client, job, { signal, onChange: () => {} })) ?? job;
         const { launcherPodNames = [], workerPodNames = [] } = job.status ?? {};
-        for (const pod of [...launcherPodNames, ...(workers ? workerPodNames : [])]) {
-          const options = { follow: false, named: workers, ...selected, out: stdout, signal };
-          if (await copyLog(client, { namespace, name: pod }, options)) found += 1;
+        const parts = [["launcher", launcherPodNames] as const, ["worker", workers ? workerPodNames : []] as const];
+        for (const [part, pods] of parts) {
+          const container = mainContainerName(job, part);
+          const options = { container, follow: false, named: workers, ...selected, out: stdout, signal };
+          for (const pod of pods) if (await copyLog(client, { namespace, name: pod }, options)) found += 1;
         }
       }
       if (found > 0) return 0;

@@ -6,11 +6,12 @@ import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { isUsageError } from "@keelson/operator/flags";
 import { containerNames } from "../../api/names.ts";
 import { RhinoJob } from "../../api/rhino-job.ts";
+import type { JobView } from "../../controllers/job-view.ts";
 import { launchLine, manifestOf } from "./dry-run.ts";
 import { followLogs } from "../logs/follow-logs.ts";
 import { jobOfFlags, runFlags } from "./job-flags.ts";
 import { forwardsInput, sendPodInput } from "./pod-input.ts";
-import { exitCodeOfJob } from "./watch-job.ts";
+import { exitCodeOfJob } from "../jobs/watch-job.ts";
 
 /** Exit status after Ctrl-C, as in a shell. */
 const interruptedExitCode = 130;
@@ -52,7 +53,7 @@ async function run(context: CommandContext): Promise<number> {
       return 0;
     }
     let last = "";
-    const onChange = (job: DeepReadonly<RhinoJob>): void => {
+    const onChange = (job: JobView): void => {
       const line = `${name}: ${job.status?.jobStatus ?? "Pending"}${job.status?.message ? `: ${job.status.message}` : ""}`;
       if (line !== last) stderr.write(`${line}\n`);
       last = line;
