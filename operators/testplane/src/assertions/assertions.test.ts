@@ -99,6 +99,27 @@ describe("a JSONPath comparison", () => {
     expect(validateJsonPath(assertion)).toMatch(message);
   });
 
+  it.each<JsonPathAssertion>([
+    { path: ".status.error", operator: "Absent" },
+    { path: ".status.errors[*]", count: true, value: 0 },
+  ])("does not hold for an object that does not exist: %j", (jsonPath) => {
+    expect(checkAssertion({ jsonPath }, web, {}).passed).toBe(true);
+    expect(checkAssertion({ jsonPath }, undefined, {})).toMatchObject({
+      passed: false,
+      message: "the object does not exist",
+    });
+  });
+
+  it("counts a null beside other values as a value that differs", () => {
+    const states = { states: [{ ready: true }, { ready: null }] };
+    expect(checkJsonPath({ path: ".states[*].ready", value: true }, states)).toMatchObject({
+      passed: false,
+      actual: "true, null",
+    });
+    expect(checkJsonPath({ path: ".states[1].ready", operator: "NotEquals", value: true }, states).passed).toBe(false);
+    expect(checkJsonPath({ path: ".states[*].ready", count: true, value: 1 }, states).passed).toBe(true);
+  });
+
   it("names the path, the expected and the actual value", () => {
     expect(checkAssertion({ jsonPath: { path: ".spec.replicas", operator: "LessThan", value: 3 } }, web, {})).toMatchObject({
       message: "is 3, expected LessThan 3",

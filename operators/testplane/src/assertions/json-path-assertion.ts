@@ -46,8 +46,11 @@ const operatorOf = ({ operator, value }: Assertion): JsonPathOperator =>
 /** Compares what a path selects in `root`. With several values, all must satisfy the comparison, and at least one must exist. */
 export function checkJsonPath(assertion: Assertion, root: unknown): JsonPathResult {
   const operator = operatorOf(assertion);
-  const found = parseJsonPath(completePath(assertion.path))(root).filter((value) => value !== undefined && value !== null);
-  const values: readonly unknown[] = assertion.count ? [found.length] : found;
+  const selected = parseJsonPath(completePath(assertion.path))(root).filter((value) => value !== undefined);
+  const found = selected.filter((value) => value !== null);
+  // A null beside values is a value that differs from them.
+  const compared = found.length > 0 && operator !== "Exists" && operator !== "Absent" ? selected : found;
+  const values: readonly unknown[] = assertion.count ? [found.length] : compared;
   const expected = `${operator}${assertion.value === undefined ? "" : ` ${textOf(assertion.value)}`}`;
   const actual = values.length === 0 ? "absent" : values.map(textOf).join(", ");
   const passed =

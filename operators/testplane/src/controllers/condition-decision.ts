@@ -19,6 +19,8 @@ export interface ConditionInput {
   /** Results of the previous evaluation. */
   readonly before: readonly DeepReadonly<ExpectationResult>[] | undefined;
   readonly objects: readonly NonNullable<Resource>[];
+  /** How long every change of the objects has been seen, in milliseconds. Default: always. */
+  readonly unbrokenMs?: number | undefined;
   readonly context: EvaluationContext;
   /** Latest deadline of the condition. */
   readonly deadline: number;
@@ -75,7 +77,7 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
     return { kind: "waiting", message, ...heldSince(progress), webhookCalls, wakeAtMs };
   }
   if (evaluation.passed && steadyMs === 0) return { kind: "passed" };
-  if (evaluation.passed) return steadyOutcome(progress, steadyMs, until, now);
+  if (evaluation.passed) return steadyOutcome(input, steadyMs, until);
   const why = failureOf(evaluation.results);
   if (loss !== undefined) return { kind: "failed", reason: "TargetLost", message: loss };
   if (evaluation.isTerminal) return { kind: "failed", reason: "CheckFailed", message: why };
@@ -90,9 +92,18 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
 const heldSince = ({ holdsSince }: ConditionProgress): { readonly holdsSince?: string } =>
   holdsSince === undefined ? {} : { holdsSince };
 
-/** The outcome of a condition that holds and must keep holding. */
-function steadyOutcome({ holdsSince = "" }: ConditionProgress, steadyMs: number, until: number, now: number): Outcome {
-  const since = holdsSince === "" ? now : Date.parse(holdsSince);
+/** Times of a watch and of a test are read one after the other. */
+const clockToleranceMs = 50;
+
+/**
+ * The outcome of a condition that holds and must keep holding. What happened before every change was seen, such as before a restart of the
+ * operator, does not count.
+ */
+function steadyOutcome({ progress, unbrokenMs, context: { now } }: ConditionInput, steadyMs: number, until: number): Outcome {
+  const { holdsSince = "" } = progress;
+  const held = holdsSince === "" ? now : Date.parse(holdsSince);
+  const seenSince = unbrokenMs === undefined ? held : Math.floor(now - unbrokenMs);
+  const since = seenSince > held + clockToleranceMs ? seenSince : held;
   const steadyAt = since + steadyMs;
   if (now >= steadyAt) return { kind: "passed" };
   const message = `the checks hold since ${iso(since)} and must keep holding for ${steadyMs / 1_000} s`;

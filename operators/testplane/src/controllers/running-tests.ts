@@ -10,7 +10,7 @@ import { type WatchedObject, type WatchTarget, type WatchView, WatchSet } from "
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
 import { TestClocks } from "./test-clocks.ts";
 import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
-import { maySelect } from "../evaluation/workload-pods.ts";
+import { PodInterest } from "../evaluation/workload-pods.ts";
 
 /** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read rights, webhook calls and times. */
 export interface RunningTests {
@@ -195,8 +195,8 @@ async function follow(
 /** What a watch knows about a target. */
 function observationOf(view: WatchView | undefined, target: Target): Observation {
   if (view === undefined) return { kind: "loading" };
+  const { error } = view;
   if (!view.isListed) {
-    const { error } = view;
     if (error === undefined) return { kind: "loading" };
     return { kind: "loading", error: errorMessage(error), ...(isStatusError(error, "Forbidden") ? { isForbidden: true } : {}) };
   }
@@ -206,6 +206,8 @@ function observationOf(view: WatchView | undefined, target: Target): Observation
     kind: "known",
     objects: objects.filter(({ metadata }) => isTarget(target, metadata)),
     hasSeen: (resourceVersion) => view.hasSeen(resourceVersion),
+    unbrokenMs: view.unbrokenMs,
+    ...(error === undefined ? {} : { error: errorMessage(error) }),
   };
 }
 
@@ -217,11 +219,12 @@ function concernOf(
 ): (object: WatchedObject) => boolean {
   const { workload } = target;
   if (workload === undefined) return ({ metadata }) => isTarget(target, metadata);
+  const interest = new PodInterest();
   return (pod) => {
     const type = typeOf(workload.apiVersion, workload.kind);
     const observed = type === undefined ? undefined : observationOf(watches.view(type, namespaceOf(type, workload)), workload);
     // A workload that is observed later wakes the test itself.
-    return observed?.kind === "known" && observed.objects.some((owner) => maySelect(owner, pod));
+    return observed?.kind === "known" && observed.objects.some((owner) => interest.maySelect(owner, pod));
   };
 }
 

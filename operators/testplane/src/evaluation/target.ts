@@ -29,6 +29,10 @@ export type Observation =
       readonly objects: readonly NonNullable<Resource>[];
       /** Whether the watch has seen this resource version. */
       readonly hasSeen: (resourceVersion: string) => boolean;
+      /** Why the watch fails. Until it works again, the objects may have changed. */
+      readonly error?: string;
+      /** How long every change of the objects has been seen, in milliseconds. Default: always. */
+      readonly unbrokenMs?: number;
     };
 
 /** The target of a valid reference in the namespace of its test. */

@@ -44,16 +44,34 @@ const podSelector = (workload: NonNullable<Resource>): Selector =>
   selectorFromObject(valueAt(workload, "spec", "selector") as LabelSelector | undefined);
 
 /**
- * Whether a change of a Pod may matter to a test of a workload. True for a selector that is not valid, which another cluster can send and the
- * test reports.
+ * Decides whether changes of Pods may matter to a test of workloads. True for a selector that is not valid, which another cluster can send and
+ * the test reports. Every event of a Pod is compared with the workloads of all tests, so a selector is parsed once.
  */
-export function maySelect(
-  workload: NonNullable<Resource>,
-  { metadata }: { readonly metadata: { readonly labels?: Readonly<Record<string, string>> } },
-): boolean {
-  try {
-    return podSelector(workload).matches(metadata.labels);
-  } catch {
-    return true;
+export class PodInterest {
+  readonly #selectors = new WeakMap<object, Selector | "invalid">();
+
+  maySelect(
+    workload: NonNullable<Resource>,
+    { metadata }: { readonly metadata: { readonly labels?: Readonly<Record<string, string>> } },
+  ): boolean {
+    const selector = this.#selectorOf(workload);
+    return selector === "invalid" || selector.matches(metadata.labels);
+  }
+
+  #selectorOf(workload: NonNullable<Resource>): Selector | "invalid" {
+    // Objects of a watch are immutable, and unchanged parts of an object are shared with its next version.
+    const key = valueAt(workload, "spec", "selector");
+    const known = isObject(key) ? this.#selectors.get(key) : undefined;
+    if (known !== undefined) return known;
+    let selector: Selector | "invalid";
+    try {
+      selector = podSelector(workload);
+    } catch {
+      selector = "invalid";
+    }
+    if (isObject(key)) this.#selectors.set(key, selector);
+    return selector;
   }
 }
+
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;

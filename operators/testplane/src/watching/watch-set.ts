@@ -23,8 +23,10 @@ export type WatchedObject = DeepReadonly<KubernetesObject> & { readonly apiVersi
 export interface WatchView {
   /** Whether the initial list has completed. */
   readonly isListed: boolean;
-  /** Why the last list or watch failed; cleared by the next success. */
+  /** Why the last list or watch failed; cleared by the next success. Until then, the objects may have changed. */
   readonly error: unknown;
+  /** Milliseconds since when every change was seen: since the last list, because watches resume without a gap. */
+  readonly unbrokenMs: number;
   get(name: string): WatchedObject | undefined;
   /** Sorted by name. */
   list(): readonly WatchedObject[];
@@ -140,7 +142,8 @@ class WatchedKind implements WatchView {
   readonly #abort = new AbortController();
   readonly #wake: (request: Request) => void;
   readonly #maxObjects: number;
-  #isListed = false;
+  readonly #clock: Clock;
+  #listedAt: number | undefined;
   #overflow: Error | undefined;
 
   constructor(
@@ -150,6 +153,7 @@ class WatchedKind implements WatchView {
   ) {
     this.#wake = wake;
     this.#maxObjects = maxObjects;
+    this.#clock = clock;
     this.#identity = { apiVersion: apiVersionOf(type), kind: type.kind };
     this.#informer = new Informer({
       client,
@@ -166,12 +170,17 @@ class WatchedKind implements WatchView {
         },
       },
       onEffect: (effect) => this.#applyEffect(effect),
+      onRecovered: () => this.#wakeAll(),
     });
     void this.#informer.run(this.#abort.signal);
   }
 
   get isListed(): boolean {
-    return this.#isListed;
+    return this.#listedAt !== undefined;
+  }
+
+  get unbrokenMs(): number {
+    return this.#listedAt === undefined ? 0 : this.#clock.monotonic() - this.#listedAt;
   }
 
   get error(): unknown {
@@ -211,7 +220,7 @@ class WatchedKind implements WatchView {
     if (effect.kind === "replace") {
       this.#objects.clear();
       for (const object of effect.objects) this.#objects.set(object.metadata.name ?? "", this.#identified(object));
-      this.#isListed = true;
+      this.#listedAt = this.#clock.monotonic();
       this.#wakeAll();
       return;
     }
@@ -233,7 +242,7 @@ class WatchedKind implements WatchView {
     this.#abort.abort();
     this.#objects.clear();
     this.#sorted = undefined;
-    this.#isListed = false;
+    this.#listedAt = undefined;
     this.#wakeAll();
   }
 

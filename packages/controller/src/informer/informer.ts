@@ -46,6 +46,8 @@ export interface InformerOptions {
   readonly current?: (object: DeepReadonly<KubernetesObject>) => CachedObject | undefined;
   /** Applies an effect to the store. Called one at a time, in the server's order; must not throw. */
   readonly onEffect: (effect: StoreEffect) => void;
+  /** Called when something succeeds after a failure. Must not throw. */
+  readonly onRecovered?: () => void;
 }
 
 /**
@@ -152,7 +154,7 @@ export class Informer {
       timeoutSeconds: Math.floor(300 + random() * 300),
       decode: this.#decoder.decode,
     });
-    this.#lastError = undefined;
+    this.#succeeded();
     this.#watches++;
     const timeout = state.kind === "stream" ? new StreamTimeout(clock, streamTimeoutMs, () => watch.close()) : undefined;
     let events = 0;
@@ -214,12 +216,18 @@ export class Informer {
       const { log, type, namespace } = this.#options;
       log.warn({ err: error, kind: type.kind, namespace, state: state.kind }, "informer failed; retrying");
     } else {
-      this.#lastError = undefined;
+      this.#succeeded();
       this.#receivedAt = this.#options.clock.monotonic();
     }
     // Last, so that callers who wait for a version find the store and the queues filled.
     if (state.kind === "watch") this.#advance(state.resourceVersion);
     return next;
+  }
+
+  #succeeded(): void {
+    if (this.#lastError === undefined) return;
+    this.#lastError = undefined;
+    this.#options.onRecovered?.();
   }
 
   #advance(version: string): void {

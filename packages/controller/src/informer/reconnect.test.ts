@@ -21,12 +21,15 @@ describe("after an outage", () => {
   ])("an informer notices the server's return within 2 s, however often it was away, with %s", async (_, random) => {
     const client = createClient({ transport: server, fieldManager: "test", clock });
     const stop = new AbortController();
+    let recovered = 0;
     const informer = new Informer({
       ...{ client, clock, type: robotType, random: () => random, log: silentLogger, onEffect: () => {} },
+      onRecovered: () => (recovered += 1),
     });
     const running = informer.run(stop.signal);
     await clock.advance(10_000);
     expect(server.openWatches).toBe(1);
+    expect(recovered).toBe(0);
     for (let outage = 0; outage < 6; outage++) {
       const attempts: number[] = [];
       server.intercept = () => {
@@ -40,6 +43,7 @@ describe("after an outage", () => {
       server.intercept = undefined;
       await clock.advance(2_000);
       expect(server.openWatches).toBe(1);
+      expect(recovered).toBe(outage + 1);
       await clock.advance(3_000);
     }
     stop.abort();

@@ -40,10 +40,10 @@ export function advanceFinal(turn: Turn, status: Status): Status {
     const observation: Observation =
       target === undefined ? { kind: "known", objects: [], hasSeen: () => true } : observe(target);
     const podsOf = createPodsOf(observe, target);
-    if (observation.kind !== "known") {
-      failures.push(
-        `${final.name}: cannot read the object${observation.kind === "loading" && observation.error ? `: ${observation.error}` : ""}`,
-      );
+    // After a failure of the watch, the objects may have changed.
+    if (observation.kind !== "known" || observation.error !== undefined) {
+      const error = observation.kind === "unknown-kind" ? undefined : observation.error;
+      failures.push(`${final.name}: cannot read the object${error ? `: ${error}` : ""}`);
       isFailed ||= now >= until || (observation.kind === "loading" && observation.isForbidden === true);
       turn.wakes.push(until);
       continue;

@@ -14,7 +14,7 @@ import { createPodsOf } from "../../evaluation/workload-pods.ts";
 import type { RoundVerdict } from "../../verdicts/verdict.ts";
 import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
 import { iso } from "../test-status.ts";
-import { type ConditionDecision, decideCondition } from "../condition-decision.ts";
+import { type ConditionDecision, type ConditionInput, decideCondition } from "../condition-decision.ts";
 import { defaultStepSeconds, failed, waiting } from "./step-status.ts";
 import { convergence, type KnownObservation, lossOf } from "./step-target.ts";
 
@@ -73,7 +73,11 @@ export function decideStep({ step, status, namespace, observe, context: input }:
   if (status.stage === "Apply") return decideApply(run, status);
   if (observation.kind === "loading") return decideLoading(run, status, target, observation);
   if (hasProgram(step)) return decideRunning(run, status, target, observation);
-  return decideKnown(run, status, target, observation);
+  const decision = decideKnown({ ...run, unbrokenMs: observation.unbrokenMs }, status, target, observation);
+  const isUndecided = decision.status.state === status.state && decision.status.stage === status.stage;
+  // The objects may have changed since the watch failed.
+  if (observation.error === undefined || isUndecided) return decision;
+  return decideLoading(run, status, target, { kind: "loading", error: observation.error });
 }
 
 /** Adds the result of the program to the variables of checks and outputs. */
@@ -108,6 +112,7 @@ interface Running {
   readonly step: DeepReadonly<TestStep>;
   readonly deadline: number;
   readonly context: EvaluationContext;
+  readonly unbrokenMs?: ConditionInput["unbrokenMs"];
 }
 
 const decided = (status: DeepReadonly<StepStatus>): StepDecision => ({ status, webhookCalls: [] });
@@ -200,6 +205,7 @@ function decideReady(
   const bound = appliedAt + maxMs;
   const { results, until, outcome } = decideCondition({
     ...{ condition: step.readyCondition, progress: status, before: status.readyConditionStatus?.results, objects, loss },
+    unbrokenMs: run.unbrokenMs,
     deadline: Math.min(deadline, bound),
     context: { ...run.context, scope: `${run.context.scope}.readyCondition` },
     lateText: "not ready in time",
@@ -239,6 +245,7 @@ function decideExpectations(
   const { now } = run.context;
   const { results, outcome } = decideCondition({
     ...{ condition: step.expectations, progress: status, before: status.expectationResults, objects, deadline, loss },
+    unbrokenMs: run.unbrokenMs,
     context: { ...run.context, scope: `${run.context.scope}.expectations` },
     lateText: "expectations did not hold in time",
   });
