@@ -15,7 +15,7 @@ import { parseArgs } from "node:util";
 import { defineImage, imageNames } from "./image-contents.mjs";
 import { build, fail, install, requireNode, root } from "./steps.mjs";
 
-const { values } = parseArgs({
+const { values } = readArguments({
   options: {
     only: { type: "string" },
     output: { type: "string", default: "dist/images" },
@@ -66,5 +66,14 @@ function writeFolder(target, layers) {
     if (content.kind === "text") writeFileSync(full, content.text);
     if (content.kind === "file") copyFileSync(content.source, full);
     chmodSync(full, mode);
+  }
+}
+
+/** Invalid usage is one line, without the stack trace. */
+function readArguments(config) {
+  try {
+    return parseArgs(config);
+  } catch (error) {
+    return fail(`${error.message}; see the comment at the start of scripts/image.mjs`);
   }
 }

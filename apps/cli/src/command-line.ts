@@ -1,4 +1,5 @@
 import type { CommandDefinition, FlagDefinition, FlagValues } from "@keelson/operator";
+import type { Flag } from "@keelson/operator/flags";
 import { Command, Option } from "commander";
 
 /** Adds a flag to a command. */
@@ -7,6 +8,10 @@ export function addFlag(command: Command, flag: FlagDefinition): void {
   const short = flag.short === undefined ? "" : `-${flag.short}, `;
   const option = new Option(`${short}--${flag.name}${value}`, flag.description);
   if (flag.choices !== undefined) option.choices(flag.choices);
+  // For the help and completion only: `option.choices` would reject every value that is not among them.
+  if (flag.forms !== undefined) option.argChoices = [...flag.forms];
+  // The result is printed at the end, when it is too late to reject the format.
+  if (flag.forms !== undefined && isFlag(flag)) option.argParser((text: string) => (flag.read({ [flag.name]: text }), text));
   if (flag.default !== undefined) option.default(flag.repeatable ? [flag.default] : flag.default);
   if (flag.required) option.makeOptionMandatory();
   if (flag.env) option.env(flag.env);
@@ -18,14 +23,20 @@ export function addFlag(command: Command, flag: FlagDefinition): void {
   command.addOption(option);
 }
 
-/** Adds `--kubeconfig` and `--context`. */
-export function addConnectionFlags(command: Command): void {
+function isFlag(flag: FlagDefinition): flag is Flag<unknown> {
+  return "read" in flag;
+}
+
+/** Adds `--kubeconfig` and `--context`, and `--verbose` unless the command's requests are not traced. */
+export function addConnectionFlags(command: Command, { traces = true }: { readonly traces?: boolean } = {}): void {
   addFlag(command, {
     name: "kubeconfig",
     value: "FILE",
     description: "path of the kubeconfig file (default: $KUBECONFIG, ~/.kube/config)",
   });
   addFlag(command, { name: "context", value: "NAME", description: "kubeconfig context to use (default: the current context)" });
+  if (!traces) return;
+  addFlag(command, { name: "verbose", short: "v", description: "log every API request to standard error, as lines of JSON" });
 }
 
 /** The values of a command's flags, by flag name. */

@@ -10,8 +10,11 @@ export async function createProgram(args: readonly string[], setExitCode: (code:
       "Run robots, stateful middleware, operator tests, MPI jobs and code sandboxes on Kubernetes.\n" +
         "`keelson up` runs everything on this machine; `keelson operator` runs the controllers against a cluster.",
     )
-    .version(keelsonVersion(), "-v, --version", "print the version")
+    .version(keelsonVersion(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print this help")
+    .helpCommand("help [command]", "print the help of a command")
+    // The same prefix as that of all other errors.
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, "keelson: ")) })
     .showHelpAfterError("(run with --help for usage)")
     .exitOverride();
   const selected = selectedCommand(args);

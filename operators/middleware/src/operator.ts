@@ -17,6 +17,7 @@ import { group } from "./api/names.ts";
 import { Restore } from "./api/restore.ts";
 import { backupCommands } from "./commands/backup.ts";
 import { certificatesCommand } from "./commands/certificates.ts";
+import { listCommand } from "./commands/list.ts";
 import { changeCommands } from "./commands/changes.ts";
 import { usersCommand } from "./commands/users.ts";
 import { transferCommand } from "./commands/transfer.ts";
@@ -192,6 +193,7 @@ export function createMiddleware({
       },
     ],
     commands: [
+      listCommand,
       ...changeCommands,
       usersCommand,
       certificatesCommand,

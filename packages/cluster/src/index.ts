@@ -15,6 +15,7 @@ export { type ServedKinds, storedKinds } from "./stored-kinds.ts";
 export type { KindSource } from "./garbage-collector/object-monitor.ts";
 export { type Cluster, type ClusterOptions, startCluster } from "./start-cluster.ts";
 export type { ContainerHandle } from "./kubelet/container/container-handle.ts";
+export { blockRange, type PodAddressRange } from "./kubelet/node/address-pool.ts";
 export { type Kubelet, type KubeletOptions, startKubelet } from "./kubelet/kubelet.ts";
 export { openPodRuntimes, type PodRuntime, PodRuntimes, type PodRuntimesOptions } from "./kubelet/runtimes/pod-runtimes.ts";
 export type { PodImages } from "./kubelet/runtimes/pod-images.ts";

@@ -11,6 +11,8 @@ export interface FlagDefinition {
   readonly description: string;
   /** All valid values. The command line rejects others before the command runs. */
   readonly choices?: readonly string[];
+  /** Forms of valid values, such as `json` and `jsonpath=TEMPLATE`, for `--help` and completion. The flag itself checks the value. */
+  readonly forms?: readonly string[];
   readonly default?: string;
   readonly required?: boolean;
   /** May be passed more than once. */
@@ -159,6 +161,14 @@ export const logLevelFlag = choiceFlag({
 /** A {@link UsageError} for a flag, in the form of all others: `--np: invalid value "0": must be ...`. */
 export function invalidFlag({ name }: Pick<FlagDefinition, "name">, value: string, allowed: string): UsageError {
   return new UsageError(`--${name}: invalid value ${JSON.stringify(value)}: ${allowed}`);
+}
+
+/** `--verbose` of programs that run for long and have {@link logLevelFlag}. */
+export const verboseFlag = switchFlag({ name: "verbose", short: "v", description: "same as --log-level debug" });
+
+/** The level of {@link logLevelFlag}, or `debug` with {@link verboseFlag}. */
+export function readLogLevel(flags: FlagValues): ReturnType<typeof logLevelFlag.read> {
+  return verboseFlag.read(flags) ? "debug" : logLevelFlag.read(flags);
 }
 
 function invalid(flag: Pick<FlagDefinition, "name">, value: string, allowed: string): never {

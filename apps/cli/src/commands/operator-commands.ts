@@ -29,7 +29,8 @@ export function defineOperatorCommands(group: Command, operator: CommandGroup, s
 async function runCommand(operator: CommandGroup, definition: CommandDefinition, command: Command): Promise<number> {
   const shutdown = listenForShutdown();
   const flags = flagValues(command);
-  const level = flags["log-level"] === undefined ? "warn" : logLevelFlag.read(flags);
+  const verbosity = flags["verbose"] === true ? "debug" : "warn";
+  const level = flags["log-level"] === undefined ? verbosity : logLevelFlag.read(flags);
   try {
     return await definition.run({
       args: command.args,

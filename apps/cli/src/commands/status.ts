@@ -73,7 +73,7 @@ async function workloadStatus(flags: FlagValues, reference: string, options: Nam
       wasMissing = found === undefined;
       if (found !== undefined) return formatResult({ flags }, found, () => renderWorkload(found));
       const text = `${notFoundText(reference, operators)}\n`;
-      if (outputFlag.read(flags) === "text") return text;
+      if (outputFlag.read(flags).kind === "table") return text;
       if (isNew) process.stderr.write(text);
       return "";
     });
@@ -97,7 +97,7 @@ function createRefresh(flags: FlagValues, render: () => Promise<string>): () => 
   return async () => {
     const text = await render();
     if (text === shown) return;
-    const separator = clear === "" && shown !== "" && outputFlag.read(flags) === "text" ? "\n" : "";
+    const separator = clear === "" && shown !== "" && outputFlag.read(flags).kind === "table" ? "\n" : "";
     shown = text;
     process.stdout.write(`${clear}${separator}${text}`);
   };

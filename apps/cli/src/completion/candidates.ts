@@ -76,7 +76,10 @@ function findOption(command: Command, flag: string): Option | undefined {
 
 function valueOf(option: Option): Expected {
   if (option.argChoices !== undefined) {
-    return { kind: "words", candidates: option.argChoices.map((word) => ({ word, description: "" })) };
+    return {
+      kind: "words",
+      candidates: option.argChoices.map((form) => ({ word: form.replace(/=.*/, "="), description: "" })),
+    };
   }
   return option.long === "--namespace" ? { kind: "namespace" } : { kind: "value" };
 }

@@ -27,6 +27,7 @@ import { lockDataFolder } from "../local/data-folder-lock.ts";
 import type { PodRuntimeName } from "../local/pod-runtime-flag.ts";
 import { requirePodRuntime } from "../local/require-pod-runtime.ts";
 import { addressTowards, isLoopback } from "./node-address.ts";
+import { type PodBlock, routeToThisMachine } from "./pod-block.ts";
 import { requestNodeCertificate } from "./node-certificate.ts";
 import { NodeCredentials } from "./node-credentials.ts";
 import { claimName, isAccepted, nameOf, whoAmI } from "./node-name.ts";
@@ -44,6 +45,8 @@ export interface NodeOptions {
   /** Port of the kubelet's HTTPS API. 0 picks a free one. */
   readonly port: number;
   readonly podRuntime: PodRuntimeName;
+  /** The block of Pod addresses. Default: Pods have the address of this machine. */
+  readonly podBlock: PodBlock | undefined;
   /** Kernel parameters that Pods may set beyond the safe ones. */
   readonly allowedUnsafeSysctls: readonly string[];
   /** When the node is low on disk space. */
@@ -111,7 +114,7 @@ class JoinedNode implements RunningNode {
   }
 
   async start(): Promise<void> {
-    const { connection, dataDir, podRuntime, log, print } = this.#options;
+    const { connection, dataDir, podRuntime, podBlock, log, print } = this.#options;
     const lock = await lockDataFolder(dataDir, Math.random);
     this.#stops.push(() => lock.release());
     const user = this.#client(connection.transport);
@@ -122,6 +125,7 @@ class JoinedNode implements RunningNode {
     const client = isNode ? user : await this.#nodeClient(user, nodeName);
     const runtimes = await this.#openRuntimes();
     requirePodRuntime(podRuntime, runtimes);
+    if (podBlock !== undefined) await routeToThisMachine(podBlock.cidr);
     await this.#publishRuntimes(user, runtimes.names);
     runtimes.onChange(async ({ handler, isAvailable }) => {
       if (!isAvailable) return;
@@ -142,7 +146,7 @@ class JoinedNode implements RunningNode {
       clock: systemClock,
       random: Math.random,
       hostIP: address,
-      sharesHostAddress: true,
+      ...(podBlock === undefined ? { sharesHostAddress: true } : { podAddresses: podBlock.range }),
       serverPort: port,
       // A node has no right to read them.
       followsEndpointSlices: false,
@@ -153,9 +157,11 @@ class JoinedNode implements RunningNode {
     this.#stops.push(() => started.stop());
     print(`node ${nodeName} joined ${connection.transport.server}`);
     print(`address ${address}, kubelet API on port ${port}; Pods run ${runtimeNames[podRuntime]}`);
-    if (isLoopback(address)) {
+    if (podBlock !== undefined)
+      print(`Pods have addresses of ${podBlock.cidr}; other machines need a route to ${address} for it`);
+    else if (isLoopback(address)) {
       print(
-        `${address} is a loopback address, which API servers reject in Endpoints: Services cannot select Pods of this node; pass --address`,
+        `${address} is a loopback address, which API servers reject in Endpoints: Services cannot select Pods of this node; pass --address or --pod-cidr`,
       );
     }
   }

@@ -4,26 +4,18 @@ import { parseResourceRequest } from "../placement/resource-request.ts";
 import { robotOf, taskOf } from "../testing/objects.ts";
 import { explainRobot, explainTask } from "./explain.ts";
 import { formatRobots } from "./get.ts";
-import { describeRobots } from "./list.ts";
+import { countActiveTasks, robotCells } from "./list.ts";
 
 const one = robotOf("robot-001", { spec: { labels: { env: "demo" } }, status: { phase: "Online", drivers: ["exec"] } });
 const cordoned = robotOf("robot-002", { spec: { unschedulable: true } });
 
 it("lists robots with their active tasks", () => {
   const tasks = [taskOf({ state: "running" }, { bound: true }), taskOf({ state: "completed" }, { bound: true })];
-  expect(
-    describeRobots([one, cordoned], tasks, "default")
-      .split("\n")
-      .map((line) => line.split(/\s{2,}/)),
-  ).toEqual([
-    ["NAME", "PHASE", "TASKS", "DRIVERS", "LABELS", "LAST HEARTBEAT"],
-    ["robot-001", "Online", "1", "exec", "env=demo", "-"],
-    ["robot-002", "Online,Cordoned", "0", "-", "-", "-"],
-    [""],
-  ]);
-  expect(describeRobots([], [], "default")).toBe(
-    "No robots in namespace default; start an agent: keelson robots agent --help\n",
-  );
+  const active = countActiveTasks(tasks);
+  expect(robotCells(one, active)).toEqual(["Online", "1", "exec", "env=demo", "-"]);
+  expect(robotCells(cordoned, active)).toEqual(["Online,Cordoned", "0", "-", "-", "-"]);
+  const namesake = { ...one, metadata: { ...one.metadata, namespace: "other" } };
+  expect(robotCells(namesake, active)[1]).toBe("0");
 });
 
 it("explains why each robot does not fit a task, with the load of the others", () => {
@@ -118,23 +110,27 @@ it("explains which tasks a waiting task would stop", () => {
   expect(preempted("False")).not.toContain("Preempted");
 });
 
-it("prints robots in every format", async () => {
+it("prints robots in every format", () => {
   const deviceInfo = { hostname: "arm-1", platform: { os: "linux", arch: "arm64" }, cpu: { logicalCores: 4 } };
   const robot = robotOf("robot-003", { status: { phase: "Online", drivers: ["exec"], deviceInfo } });
-  const lines = async (format: "text" | "wide") =>
-    (await formatRobots([robot, cordoned], format)).split("\n").map((line) => line.split(/\s{2,}/));
-  expect(await lines("text")).toEqual([
+  const print = (robots: readonly (typeof robot)[], kind: "table" | "wide" | "json" | "yaml" | "name") =>
+    formatRobots(robots, { kind }, { isSingle: robots.length === 1 });
+  const lines = (format: "table" | "wide") =>
+    print([robot, cordoned], format)
+      .split("\n")
+      .map((line) => line.split(/\s{2,}/));
+  expect(lines("table")).toEqual([
     ["NAME", "PHASE", "HOSTNAME", "OS", "CPUS", "MEMORY", "LAST HEARTBEAT"],
     ["robot-003", "Online", "arm-1", "linux", "4", "-", "-"],
     ["robot-002", "Online", "-", "-", "-", "-", "-"],
     [""],
   ]);
-  expect((await lines("wide"))[1]).toEqual([
+  expect(lines("wide")[1]).toEqual([
     ...["robot-003", "Online", "arm-1", "linux", "4", "-", "-"],
     ...["arm64", "-", "-", "exec", "-"],
   ]);
-  expect(await formatRobots([robot], "name")).toBe("robot.robot.k8s4r.io/robot-003\n");
-  expect(JSON.parse(await formatRobots([robot], "json"))).toEqual(robot);
-  expect(JSON.parse(await formatRobots([robot, one], "json"))).toEqual({ apiVersion: "v1", kind: "List", items: [robot, one] });
-  expect(parse(await formatRobots([robot], "yaml"))).toEqual(robot);
+  expect(print([robot], "name")).toBe("robot.robot.k8s4r.io/robot-003\n");
+  expect(JSON.parse(print([robot], "json"))).toEqual(robot);
+  expect(JSON.parse(print([robot, one], "json"))).toEqual({ apiVersion: "v1", kind: "List", items: [robot, one] });
+  expect(parse(print([robot], "yaml"))).toEqual(robot);
 });

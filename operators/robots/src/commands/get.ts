@@ -1,35 +1,40 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { type CommandDefinition, renderTable } from "@keelson/operator";
-import { choiceFlag } from "@keelson/operator/flags";
+import {
+  allNamespacesFlag,
+  type CommandDefinition,
+  formatObjects,
+  type OutputFormat,
+  renderTable,
+  selectorFlag,
+  wideOutputFlag,
+} from "@keelson/operator";
 import { Robot } from "../api/robot.ts";
 import { formatBytes } from "../placement/resource-request.ts";
 import { namespaceFlag } from "./flags.ts";
-
-const formatFlag = choiceFlag({
-  name: "output",
-  short: "o",
-  value: "FORMAT",
-  description: "output format",
-  choices: ["text", "wide", "json", "yaml", "name"],
-  default: "text",
-});
 
 /** `keelson robots get [ROBOT ...]`. */
 export const getCommand: CommandDefinition = {
   name: "get",
   description: "print robots with what their agents report",
   args: ["[ROBOTS...]"],
-  flags: [namespaceFlag, formatFlag],
+  flags: [namespaceFlag, allNamespacesFlag, selectorFlag, wideOutputFlag],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
-    const namespace = namespaceFlag.read(flags);
+    const isAll = allNamespacesFlag.read(flags);
+    const namespace = isAll ? undefined : namespaceFlag.read(flags);
+    const where = isAll ? "" : ` in namespace ${namespace}`;
     const client = await connect();
     try {
-      const { items } = await client.list(Robot, { namespace, signal });
+      const { items } = await client.list(Robot, { namespace, labelSelector: selectorFlag.read(flags), signal });
       const missing = args.filter((name) => !items.some(({ metadata }) => metadata.name === name));
       const found = args.length === 0 ? items : items.filter(({ metadata }) => args.includes(metadata.name ?? ""));
-      if (found.length > 0) stdout.write(await formatRobots(found, formatFlag.read(flags)));
+      const format = wideOutputFlag.read(flags);
+      const isSingle = args.length === 1 && !isAll;
+      if (found.length > 0 || (args.length === 0 && format.kind !== "table" && format.kind !== "wide")) {
+        stdout.write(formatRobots(found, format, { isSingle, withNamespace: isAll }));
+      } else if (args.length === 0) stdout.write(`No robots${where}; start an agent: keelson robots agent --help\n`);
       for (const name of missing) {
-        stderr.write(`robot ${name} not found in namespace ${namespace}; list robots: keelson robots list -n ${namespace}\n`);
+        const list = isAll ? "keelson robots list -A" : `keelson robots list -n ${namespace}`;
+        stderr.write(`robot ${name} not found${where}; list robots: ${list}\n`);
       }
       return missing.length === 0 ? 0 : 1;
     } finally {
@@ -39,26 +44,22 @@ export const getCommand: CommandDefinition = {
 };
 
 /** Robots in one of the formats of the command. */
-export async function formatRobots(
+export function formatRobots(
   robots: readonly DeepReadonly<Robot>[],
-  format: "text" | "wide" | "json" | "yaml" | "name",
-): Promise<string> {
-  const content = robots.length === 1 ? robots[0] : { apiVersion: "v1", kind: "List", items: robots };
-  switch (format) {
-    case "json":
-      return `${JSON.stringify(content, undefined, 2)}\n`;
-    case "yaml": {
-      const { stringify } = await import("yaml");
-      return stringify(content);
-    }
-    case "name":
-      return robots.map(({ metadata }) => `robot.robot.k8s4r.io/${metadata.name ?? ""}\n`).join("");
-    default: {
-      const isWide = format === "wide";
-      const rows = robots.map((robot) => [...columnsOf(robot), ...(isWide ? wideColumnsOf(robot) : [])]);
-      return renderTable([[...columns, ...(isWide ? wideColumns : [])], ...rows]);
-    }
-  }
+  format: OutputFormat,
+  { isSingle, withNamespace = false }: { readonly isSingle: boolean; readonly withNamespace?: boolean },
+): string {
+  const table = (): string => {
+    const isWide = format.kind === "wide";
+    const rows = robots.map((robot) => [
+      ...(withNamespace ? [robot.metadata.namespace ?? ""] : []),
+      ...columnsOf(robot),
+      ...(isWide ? wideColumnsOf(robot) : []),
+    ]);
+    return renderTable([[...(withNamespace ? ["NAMESPACE"] : []), ...columns, ...(isWide ? wideColumns : [])], ...rows]);
+  };
+  const objects = robots.map((object) => ({ type: Robot, object }));
+  return formatObjects(format, objects, { table, isSingle });
 }
 
 const columns = ["NAME", "PHASE", "HOSTNAME", "OS", "CPUS", "MEMORY", "LAST HEARTBEAT"];

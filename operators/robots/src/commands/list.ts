@@ -1,5 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import { type CommandDefinition, listFlagsOf, listObjects } from "@keelson/operator";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { namespaceFlag } from "./flags.ts";
@@ -8,44 +8,50 @@ import { namespaceFlag } from "./flags.ts";
 export const listCommand: CommandDefinition = {
   name: "list",
   description: "list robots with their phase and number of tasks",
-  flags: [namespaceFlag, outputFlag],
-  async run({ flags, stdout, signal, client: connect }) {
-    const client = await connect();
-    try {
-      const namespace = namespaceFlag.read(flags);
-      const [robots, tasks] = await Promise.all([
-        client.list(Robot, { namespace, signal }),
-        client.list(Task, { namespace, signal }),
-      ]);
-      stdout.write(formatResult({ flags }, robots.items, () => describeRobots(robots.items, tasks.items, namespace)));
-      return 0;
-    } finally {
-      await client.close();
-    }
-  },
+  flags: listFlagsOf(namespaceFlag),
+  run: (context) =>
+    listObjects(context, {
+      types: [Robot],
+      namespaceFlag,
+      columns: robotColumns,
+      async cells(client, scope) {
+        const { items } = await client.list(Task, scope);
+        const active = countActiveTasks(items);
+        return (robot) => robotCells(robot as DeepReadonly<Robot>, active);
+      },
+      empty: (namespace) =>
+        `No robots${namespace === undefined ? "" : ` in namespace ${namespace}`}; start an agent: keelson robots agent --help`,
+    }),
 };
 
-/** A table of robots, or how to get one. */
-export function describeRobots(
-  robots: readonly DeepReadonly<Robot>[],
-  tasks: readonly DeepReadonly<Task>[],
-  namespace: string,
-): string {
-  if (robots.length === 0) return `No robots in namespace ${namespace}; start an agent: keelson robots agent --help\n`;
+/** Headings of {@link robotCells}. */
+export const robotColumns = ["PHASE", "TASKS", "DRIVERS", "LABELS", "LAST HEARTBEAT"];
+
+/** Number of active tasks per robot, by {@link robotId}. */
+export function countActiveTasks(tasks: readonly DeepReadonly<Task>[]): ReadonlyMap<string, number> {
   const active = new Map<string, number>();
-  for (const { spec, status } of tasks) {
-    if (status?.state === "completed" || status?.state === "failed") continue;
-    if (spec.targetRobot !== undefined) active.set(spec.targetRobot, (active.get(spec.targetRobot) ?? 0) + 1);
+  for (const { metadata, spec, status } of tasks) {
+    if (status?.state === "completed" || status?.state === "failed" || spec.targetRobot === undefined) continue;
+    const robot = robotId(metadata.namespace, spec.targetRobot);
+    active.set(robot, (active.get(robot) ?? 0) + 1);
   }
-  const rows = robots.map(({ metadata, spec, status }) => [
-    metadata.name ?? "",
+  return active;
+}
+
+const robotId = (namespace: string | undefined, name: string | undefined): string => `${namespace ?? ""}/${name ?? ""}`;
+
+/** The cells of a robot. */
+export function robotCells(
+  { metadata, spec, status }: DeepReadonly<Robot>,
+  active: ReadonlyMap<string, number>,
+): readonly string[] {
+  return [
     `${status?.phase ?? "Pending"}${spec.unschedulable === true ? ",Cordoned" : ""}`,
-    String(active.get(metadata.name ?? "") ?? 0),
+    String(active.get(robotId(metadata.namespace, metadata.name)) ?? 0),
     status?.drivers?.join(",") ?? "-",
     Object.entries(spec.labels ?? {})
       .map(([key, value]) => `${key}=${value}`)
       .join(",") || "-",
     status?.lastHeartbeatTime ?? "-",
-  ]);
-  return renderTable([["NAME", "PHASE", "TASKS", "DRIVERS", "LABELS", "LAST HEARTBEAT"], ...rows]);
+  ];
 }

@@ -25,7 +25,7 @@ export const watchCommand: CommandDefinition = {
   run: (context) =>
     runWith(context, async ({ files, namespace }) => {
       const [sandboxName = "", path = "."] = context.args;
-      const isJson = outputFlag.read(context.flags) === "json";
+      const isJson = outputFlag.read(context.flags).kind === "json";
       const request = { sandboxName, namespace, path, recursive: context.flags.recursive === true };
       for await (const { started, changes, lostChanges } of files.watch(request, { signal: context.signal })) {
         if (started && !isJson) context.stderr.write(`watching ${printable(path)} of sandbox ${namespace}/${sandboxName}\n`);

@@ -35,9 +35,12 @@ it("lists and reports the tests of the cluster", async () => {
       });
       await environment.until(IntegrationTest, name, (test) => test?.status?.completionTime !== undefined);
     }
-    expect(await run(listCommand)).toMatch(
+    expect(await run(listCommand, { "all-namespaces": true })).toMatch(
       /default +bad +IntegrationTest +Failed +timeout[^]*good +IntegrationTest +Succeeded +passed/,
     );
+    expect(await run(listCommand, { output: "name", selector: "is=good" })).toBe("integrationtest.infra.testplane.io/good\n");
+    const names = "jsonpath={range .items[*]}{.metadata.name}={.status.phase} {end}";
+    expect(await run(listCommand, { output: names })).toBe("bad=Failed good=Succeeded ");
     expect(await run(reportCommand)).toContain("## 1 of 2 tests succeeded");
     expect(await run(reportCommand, { selector: "is=good" })).toContain("## 1 of 1 tests succeeded");
     expect(await run(reportCommand, {}, ["bad"])).toContain("## 0 of 1 tests succeeded");

@@ -3,20 +3,31 @@ import { join } from "node:path";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { ConfigMap } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
-import { type CommandDefinition, renderTable } from "@keelson/operator";
-import { UsageError } from "@keelson/operator/flags";
+import {
+  allNamespacesFlag,
+  type CommandDefinition,
+  type FlagDefinition,
+  listFlagsOf,
+  listObjects,
+  selectorFlag,
+} from "@keelson/operator";
+import { textFlag, UsageError } from "@keelson/operator/flags";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { markdownReport, roundsText } from "../reports/markdown.ts";
 import { type ReportedTest, reportTest, type TestReport } from "../reports/report.ts";
 import { reportFlags, writeReports } from "../reports/write-reports.ts";
 
+const namespaceFlag = textFlag({
+  name: "namespace",
+  short: "n",
+  value: "NAME",
+  description: "namespace of the tests",
+  default: "default",
+});
+
 /** Flags that select tests of the cluster. */
-export const selectionFlags = [
-  { name: "namespace", short: "n", value: "NAME", description: "namespace of the tests", default: "default" },
-  { name: "all-namespaces", short: "A", description: "tests of all namespaces" },
-  { name: "selector", short: "l", value: "LABELS", description: "only tests with these labels, such as app=web" },
-] as const;
+export const selectionFlags: readonly FlagDefinition[] = [namespaceFlag, allNamespacesFlag, selectorFlag];
 
 const bundlesFlag = {
   name: "bundles",
@@ -72,22 +83,17 @@ async function writeBundles(
 export const listCommand: CommandDefinition = {
   name: "list",
   description: "list tests with their verdicts",
-  flags: [...selectionFlags],
-  async run({ flags, stdout, signal, client: connect }) {
-    const client = await connect();
-    try {
-      const tests = await selectTests(client, flags, [], signal);
-      stdout.write(
-        tests.length === 0 ? "No tests; run one: keelson test run FILE\n" : renderTable([head, ...tests.map(rowOf)]),
-      );
-      return 0;
-    } finally {
-      await client.close();
-    }
-  },
+  flags: listFlagsOf(namespaceFlag),
+  run: (context) =>
+    listObjects(context, {
+      types: [IntegrationTest, LoadTest],
+      namespaceFlag,
+      columns: ["KIND", "PHASE", "VERDICT", "ROUNDS", "TIME"],
+      cells: () => Promise.resolve((object) => cellsOf(reportedTest(object as DeepReadonly<IntegrationTest | LoadTest>))),
+      empty: (namespace) =>
+        `No tests${namespace === undefined ? "" : ` in namespace ${namespace}`}; run one: keelson test run FILE`,
+    }),
 };
-
-const head = ["NAMESPACE", "NAME", "KIND", "PHASE", "VERDICT", "ROUNDS", "TIME"];
 
 /** A test of the cluster. */
 export interface SelectedTest {
@@ -95,12 +101,12 @@ export interface SelectedTest {
   readonly test: ReportedTest;
 }
 
-function rowOf({ namespace, test }: SelectedTest): readonly string[] {
+function cellsOf(test: ReportedTest): readonly string[] {
   const report: TestReport = reportTest(test);
   const { phase = "Pending", completionTime } = test.object?.status ?? {};
   const isDone = completionTime !== undefined;
   return [
-    ...[namespace, test.name, test.kind, phase],
+    ...[test.kind, phase],
     ...(isDone ? [report.verdict, roundsText(report), `${report.seconds.toFixed(1)} s`] : ["", "", ""]),
   ];
 }
@@ -112,27 +118,25 @@ export async function selectTests(
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly SelectedTest[]> {
-  const { selector } = flags;
   const options = {
-    namespace: flags["all-namespaces"] === true ? undefined : String(flags["namespace"] ?? "default"),
-    ...(typeof selector === "string" ? { labelSelector: selector } : {}),
+    namespace: allNamespacesFlag.read(flags) ? undefined : namespaceFlag.read(flags),
+    labelSelector: selectorFlag.read(flags),
     signal,
   };
   const [integration, load] = await Promise.all([client.list(IntegrationTest, options), client.list(LoadTest, options)]);
-  const found: readonly SelectedTest[] = [
-    ...integration.items.map((object: DeepReadonly<IntegrationTest>) =>
-      selected(object, { kind: "IntegrationTest", name: object.metadata.name ?? "", object }),
-    ),
-    ...load.items.map((object: DeepReadonly<LoadTest>) =>
-      selected(object, { kind: "LoadTest", name: object.metadata.name ?? "", object }),
-    ),
-  ];
+  const found = [...integration.items, ...load.items].map(
+    (object): SelectedTest => ({ namespace: object.metadata.namespace ?? "", test: reportedTest(object) }),
+  );
   const missing = names.find((name) => !found.some(({ test }) => test.name === name));
   if (missing !== undefined) throw new UsageError(`test ${JSON.stringify(missing)} not found; list them: keelson test list`);
   return names.length === 0 ? found : found.filter(({ test }) => names.includes(test.name));
 }
 
-const selected = ({ metadata }: DeepReadonly<IntegrationTest | LoadTest>, test: ReportedTest): SelectedTest => ({
-  namespace: metadata.namespace ?? "",
-  test,
-});
+function reportedTest(object: DeepReadonly<IntegrationTest | LoadTest>): ReportedTest {
+  const name = object.metadata.name ?? "";
+  return isLoadTest(object) ? { kind: "LoadTest", name, object } : { kind: "IntegrationTest", name, object };
+}
+
+function isLoadTest(object: DeepReadonly<IntegrationTest | LoadTest>): object is DeepReadonly<LoadTest> {
+  return object.kind === LoadTest.kind;
+}

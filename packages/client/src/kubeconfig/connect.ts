@@ -1,4 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
+import type { Transport } from "@keelson/api-machinery/transport";
 import type { Client } from "../client/client.ts";
 import { type Connection, connectionOf, inClusterConnection } from "./connection.ts";
 import { createClient } from "../client/create-client.ts";
@@ -23,6 +24,8 @@ export interface ConnectOptions extends FindConnectionOptions {
   readonly fieldManager?: string;
   readonly userAgent?: string;
   readonly onWarning?: (warning: string) => void;
+  /** Wraps the connection, such as to log requests. Default: unchanged. */
+  readonly wrapTransport?: (transport: Transport) => Transport;
 }
 
 /**
@@ -59,10 +62,10 @@ export async function findConnection(options: FindConnectionOptions = {}): Promi
  *     const pod = await client.get(Pod, { namespace: "default", name: "web" });
  */
 export async function connect(options: ConnectOptions = {}): Promise<Client> {
-  const { fieldManager = "keelson", userAgent, clock, onWarning } = options;
+  const { fieldManager = "keelson", userAgent, clock, onWarning, wrapTransport = (same) => same } = options;
   const { transport } = await findConnection(options);
   return createClient({
-    transport: createHttpTransport(transport),
+    transport: wrapTransport(createHttpTransport(transport)),
     fieldManager,
     ...(userAgent === undefined ? {} : { userAgent }),
     ...(clock === undefined ? {} : { clock }),

@@ -10,7 +10,7 @@ import { createEventRecorder } from "@keelson/controller/events";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import type { NetworkPolicies } from "../pod-network/network-policies.ts";
 import type { PodNetwork } from "../pod-network/pod-network.ts";
-import { AddressPool } from "./node/address-pool.ts";
+import { AddressPool, networkRange, type PodAddressRange } from "./node/address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
 import type { ContainerHandle } from "./container/container-handle.ts";
 import { createNodePressure } from "./pressure/node-pressure.ts";
@@ -61,6 +61,8 @@ export interface KubeletOptions {
   readonly issueToken?: IssueToken;
   /** The first two octets of Pod addresses, `127.64` to `127.127`, or of the {@link network}. Default: `127.64`. */
   readonly podNetwork?: string;
+  /** The addresses of Pods, which the machine must accept as its own (see `blockRange`), instead of {@link podNetwork}. */
+  readonly podAddresses?: PodAddressRange;
   /** The address of the node. Default: `127.0.0.1`. */
   readonly hostIP?: string;
   /**
@@ -210,7 +212,7 @@ async function nodeContext(
       () => clock.now(),
       options.issueToken,
     ),
-    addresses: new AddressPool(options.podNetwork),
+    addresses: new AddressPool(options.podAddresses ?? networkRange(options.podNetwork ?? "127.64")),
     hostsFile({ metadata, spec }) {
       const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases, spec.hostNetwork);
       names.update();

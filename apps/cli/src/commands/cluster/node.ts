@@ -2,12 +2,22 @@ import { isIP } from "node:net";
 import { resolve } from "node:path";
 import { findConnection } from "@keelson/client";
 import { aborted, listenForShutdown } from "@keelson/controller/shutdown";
-import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, choiceFlag, UsageError } from "@keelson/operator/flags";
+import {
+  type FlagDefinition,
+  type FlagValues,
+  logLevelFlag,
+  portFlag,
+  readLogLevel,
+  verboseFlag,
+  choiceFlag,
+  UsageError,
+} from "@keelson/operator/flags";
 import { addConnectionFlags, addFlag, flagValues } from "../../command-line.ts";
 import { createDataFolder } from "../../local/data-folder.ts";
 import { evictionFlags, readEvictionFlags } from "../../local/eviction-flags.ts";
 import { allowedSysctlsFlag, readAllowedSysctls } from "../../local/sysctls-flag.ts";
 import { createLogger } from "../../logger.ts";
+import { podCidrFlag, readPodBlock } from "../../node/pod-block.ts";
 import { type NodeOptions, startNode } from "../../node/start-node.ts";
 import { parseTaint } from "../../node/taint-flag.ts";
 import type { DefineCommand } from "../commands.ts";
@@ -37,6 +47,7 @@ const flags: readonly FlagDefinition[] = [
   },
   portOption,
   podRuntimeFlag,
+  podCidrFlag,
   allowedSysctlsFlag,
   ...evictionFlags,
   {
@@ -52,11 +63,12 @@ const flags: readonly FlagDefinition[] = [
   },
   { name: "taint", value: "KEY[=VALUE]:EFFECT", description: "taint of the Node when it is created", repeatable: true },
   { ...logLevelFlag, description: "minimum level of log lines on standard error" },
+  verboseFlag,
 ];
 
 /** Defines `keelson node`. */
 export const defineNodeCommand: DefineCommand = (command, setExitCode) => {
-  addConnectionFlags(command);
+  addConnectionFlags(command, { traces: false });
   for (const flag of flags) addFlag(command, flag);
   command.action(async () => {
     setExitCode(await runNode(flagValues(command)));
@@ -69,7 +81,7 @@ async function runNode(values: FlagValues): Promise<number> {
     kubeconfig: textOf(values["kubeconfig"]),
     context: textOf(values["context"]),
   });
-  const log = createLogger({ level: logLevelFlag.read(values) });
+  const log = createLogger({ level: readLogLevel(values) });
   const shutdown = listenForShutdown({ faults: { log } });
   try {
     // Files that other users could change would give them the rights of this one.
@@ -104,6 +116,7 @@ function readFlags(values: FlagValues): Omit<NodeOptions, "connection" | "log" |
     address,
     port: portOption.read(values),
     podRuntime: podRuntimeFlag.read(values),
+    podBlock: readPodBlock(values),
     allowedUnsafeSysctls: readAllowedSysctls(values),
     eviction: readEvictionFlags(values),
     containerd: socket === undefined ? undefined : resolve(socket),

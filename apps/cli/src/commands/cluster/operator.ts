@@ -5,7 +5,7 @@ import { type Client, createClient, createHttpTransport, findConnection } from "
 import { aborted, listenForShutdown, type Logger } from "@keelson/controller";
 import { createPrometheusMetrics, type PrometheusMetrics } from "@keelson/controller/metrics";
 import { leaseNameOf, type Operator, type RunningOperator, type ServedWebhooks, startOperator } from "@keelson/operator";
-import { type FlagDefinition, type FlagValues, logLevelFlag } from "@keelson/operator/flags";
+import { type FlagDefinition, type FlagValues, logLevelFlag, readLogLevel, verboseFlag } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../../command-line.ts";
 import { systemNamespace } from "../../local/access/operator-user.ts";
 import { createLogger } from "../../logger.ts";
@@ -78,6 +78,7 @@ const ownFlags: readonly FlagDefinition[] = [
   },
   { name: "data-dir", value: "DIR", description: "directory for the operators' local files", default: ".keelson/operator" },
   logLevelFlag,
+  verboseFlag,
 ];
 
 /** Defines `keelson operator`. */
@@ -95,7 +96,7 @@ async function runOperators(flags: FlagValues): Promise<number> {
     metricsAddress: addressOf("metrics-bind-address"),
     probeAddress: addressOf("health-probe-bind-address"),
   };
-  const log = createLogger({ level: logLevelFlag.read(flags) });
+  const log = createLogger({ level: readLogLevel(flags) });
   const certificate = await metricsCertificate(flags, addresses.metricsAddress, { clock: systemClock, log });
   const operators = await loadOperators(parseNames("--only", String(flags["only"]), operatorNames));
   const shutdown = listenForShutdown({ faults: { log } });

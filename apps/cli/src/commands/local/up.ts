@@ -1,7 +1,16 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown, type Shutdown } from "@keelson/controller/shutdown";
-import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, switchFlag, UsageError } from "@keelson/operator/flags";
+import {
+  type FlagDefinition,
+  type FlagValues,
+  logLevelFlag,
+  portFlag,
+  readLogLevel,
+  switchFlag,
+  UsageError,
+  verboseFlag,
+} from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../../command-line.ts";
 import { auditFlags, readAuditFlags } from "../../local/audit-flags.ts";
 import { ownComponents, withDependencies } from "../../local/components.ts";
@@ -68,6 +77,7 @@ const ownFlags: readonly FlagDefinition[] = [
     description: `components to run: ${componentNames.join(",")} (default: all; the API server always runs)`,
   },
   { ...logLevelFlag, description: "minimum level of log lines in DIR/keelson.log" },
+  verboseFlag,
   {
     name: "containerd-address",
     value: "SOCKET",
@@ -102,7 +112,7 @@ function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operator
   const components = withDependencies(
     flags["only"] === undefined ? new Set(componentNames) : parseNames("--only", String(flags["only"]), componentNames),
   );
-  const logLevel = logLevelFlag.read(flags);
+  const logLevel = readLogLevel(flags);
   return {
     logLevel,
     components,
