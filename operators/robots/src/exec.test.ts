@@ -8,12 +8,13 @@ import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { silentLogger } from "@keelson/controller";
-import type { FlagValues } from "@keelson/operator";
+import type { CommandDefinition, FlagValues } from "@keelson/operator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startAgent } from "./agent/agent.ts";
 import { type RobotPolicy, defaultRobotPolicy } from "./agent/policy/robot-policy.ts";
 import { Task } from "./api/task.ts";
 import { execCommand } from "./commands/exec/exec.ts";
+import { logsCommand } from "./commands/exec/logs.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
 import { connectExec } from "./exec/connect-exec.ts";
@@ -75,9 +76,13 @@ interface Caller {
   printed(part: string): Promise<void>;
 }
 
-async function call(task: string, request: unknown, change: { readonly token?: string } = {}): Promise<Caller> {
+async function call(
+  task: string,
+  request: unknown,
+  change: { readonly token?: string; readonly request?: "log" } = {},
+): Promise<Caller> {
   const signal = new AbortController().signal;
-  const { socket, head } = await connectExec({ ...access(), namespace, task, signal, ...change });
+  const { socket, head } = await connectExec({ ...access(), namespace, task, request: "exec", signal, ...change });
   const send = (type: FrameType, data: string | Buffer = ""): void =>
     void socket.write(encodeFrame(type, Buffer.from(data as string)));
   const output = { stdout: "", stderr: "" };
@@ -103,6 +108,20 @@ async function call(task: string, request: unknown, change: { readonly token?: s
       while (!output.stdout.includes(part)) await new Promise<void>((resolve) => (wake = resolve));
     },
   };
+}
+
+async function runCommand(
+  command: CommandDefinition,
+  args: readonly string[],
+  flags: FlagValues,
+): Promise<readonly [number, string, string]> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const status = await command.run({
+    ...{ args, flags, stdout, stderr, clock: systemClock, log: silentLogger },
+    signal: new AbortController().signal,
+    client: () => Promise.reject(new Error("not used")),
+  });
+  return [status, ...(await Promise.all([text(stdout.end()), text(stderr.end())]))] as const;
 }
 
 const sh = (script: string, more: object = {}) => ({ command: ["/bin/sh", "-c", script], timeoutMs: 60_000, ...more });
@@ -179,16 +198,53 @@ describe("a command beside a task", () => {
   });
 });
 
-describe("keelson robots exec", () => {
-  async function run(args: readonly string[], flags: FlagValues = {}): Promise<readonly [number, string, string]> {
-    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
-    const status = await execCommand.run({
-      ...{ args, flags: { "access-file": accessFile(), ...flags }, stdout, stderr, clock: systemClock, log: silentLogger },
-      signal: new AbortController().signal,
-      client: () => Promise.reject(new Error("not used")),
-    });
-    return [status, ...(await Promise.all([text(stdout.end()), text(stderr.end())]))] as const;
+describe("the output of a task", () => {
+  const logs = { isFollowing: false, streams: ["stdout", "stderr"] };
+
+  /** Starts a task with a script that ends when the file `end` is in its folder. */
+  async function writing(name: string, script: string): Promise<void> {
+    const execConfig = { command: "/bin/sh", args: ["-c", script] };
+    const spec = {
+      name,
+      targetRobot: "exec-one",
+      driver: "raw_exec" as const,
+      config: { execConfig },
+      restartPolicy: { attempts: 0 },
+    };
+    await client.create(Task, { metadata: { name, namespace }, spec });
   }
+
+  it("is followed until the program exits, and can be read after that", async () => {
+    await writing("writes", "echo one; echo oops >&2; until [ -e end ]; do sleep 0.05; done; echo two");
+    await watched(client, Task, "writes", (task) => task?.status?.state === "running");
+    const reader = await call("writes", { ...logs, isFollowing: true }, { request: "log" });
+    await reader.printed("one\n");
+    await (await call("writes", sh("touch end"))).ended();
+    expect(await reader.ended()).toEqual({ stdout: "one\ntwo\n", stderr: "oops\n", end: { exitCode: 0 } });
+    await watched(client, Task, "writes", (task) => task?.status?.state === "completed");
+    const tail = await call("writes", { ...logs, tailLines: 1 }, { request: "log" });
+    expect(await tail.ended()).toEqual({ stdout: "two\n", stderr: "oops\n", end: { exitCode: 0 } });
+  });
+
+  it("arrives without loss if it is larger than the windows", async () => {
+    await writing("large", "i=0; while [ $i -lt 60000 ]; do echo line $i; i=$((i+1)); done");
+    await watched(client, Task, "large", (task) => task?.status?.state === "completed");
+    const { stdout } = await (await call("large", logs, { request: "log" })).ended();
+    expect(stdout === Array.from({ length: 60_000 }, (_, line) => `line ${line}\n`).join("")).toBe(true);
+  });
+
+  it.each([
+    [{ streams: ["stdin"], isFollowing: true }, "streams: must be a list of stdout and stderr"],
+    [{ ...logs, tailLines: -1 }, "tailLines: must be between 0 and 1000000"],
+    [{ command: ["sh"], timeoutMs: 1000 }, "isFollowing: must be true or false"],
+  ])("is rejected with an invalid request: %j", async (request, message) => {
+    expect((await (await call("main", request, { request: "log" })).ended()).end).toEqual({ message });
+  });
+});
+
+describe("keelson robots exec", () => {
+  const run = (args: readonly string[], flags: FlagValues = {}): Promise<readonly [number, string, string]> =>
+    runCommand(execCommand, args, { "access-file": accessFile(), ...flags });
 
   it("has the output and the exit status of the command", async () => {
     const script = "echo out; echo err >&2; exit 5";
@@ -206,6 +262,19 @@ describe("keelson robots exec", () => {
     ]);
     const [plain, , problem] = await run(["main", "sh"], { endpoint: "http://127.0.0.1:1" });
     expect([plain, problem]).toEqual([2, expect.stringContaining("must have the form https://host:port")]);
+  });
+});
+
+describe("keelson robots logs", () => {
+  it("prints the output of a task", async () => {
+    const execConfig = { command: "/bin/sh", args: ["-c", "echo out; echo more; echo err >&2"] };
+    const spec = { name: "prints", targetRobot: "exec-one", driver: "raw_exec" as const, config: { execConfig } };
+    await client.create(Task, { metadata: { name: "prints", namespace }, spec });
+    await watched(client, Task, "prints", (task) => task?.status?.state === "completed");
+    const flags = { "access-file": accessFile() };
+    expect(await runCommand(logsCommand, ["prints"], flags)).toEqual([0, "out\nmore\n", "err\n"]);
+    expect(await runCommand(logsCommand, ["prints"], { ...flags, tail: "1", stream: "stdout" })).toEqual([0, "more\n", ""]);
+    expect(await runCommand(logsCommand, ["none"], flags)).toEqual([1, "", "task none not found in this namespace\n"]);
   });
 });
 

@@ -14,6 +14,7 @@ import { execCommand } from "./commands/exec/exec.ts";
 import { explainCommand } from "./commands/explain.ts";
 import { getCommand } from "./commands/get.ts";
 import { listCommand } from "./commands/list.ts";
+import { logsCommand } from "./commands/exec/logs.ts";
 import { dispatchCommand } from "./commands/dispatch.ts";
 import { mosquittoConfigCommand } from "./commands/broker/mosquitto-config.ts";
 import { planCommand } from "./commands/plan.ts";
@@ -21,6 +22,7 @@ import { historyCommand, pauseCommand, promoteCommand, resumeCommand, rollbackCo
 import { signalCommand } from "./commands/exec/signal.ts";
 import { simulateCommand } from "./commands/simulate.ts";
 import { stopCommand } from "./commands/stop.ts";
+import { topCommand } from "./commands/top.ts";
 import { tokenCommand } from "./commands/token.ts";
 import { jobController } from "./controllers/jobs/job.ts";
 import { createRobotController } from "./controllers/robots/robot.ts";
@@ -63,7 +65,10 @@ export const robots: Operator = {
     // RBAC cannot restrict create to a resource name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
   ],
-  userRules: { edit: [{ apiGroups: [group], resources: ["tasks/exec"], verbs: ["create"] }] },
+  userRules: {
+    view: [{ apiGroups: [group], resources: ["tasks/log"], verbs: ["get"] }],
+    edit: [{ apiGroups: [group], resources: ["tasks/exec"], verbs: ["create"] }],
+  },
   controllers: () => [
     jobController,
     taskGroupController,
@@ -76,6 +81,7 @@ export const robots: Operator = {
     agentCommand,
     listCommand,
     getCommand,
+    topCommand,
     explainCommand,
     cordonCommand,
     uncordonCommand,
@@ -87,6 +93,7 @@ export const robots: Operator = {
     mosquittoConfigCommand,
     dispatchCommand,
     stopCommand,
+    logsCommand,
     execCommand,
     signalCommand,
     planCommand,
@@ -106,12 +113,12 @@ export const robots: Operator = {
       rights: "a robot: its own topics; a robot that joins: its join request",
     },
     {
-      name: "Server of `keelson robots exec`",
+      name: "Server of `keelson robots exec` and `logs`",
       address: "a free port of `127.0.0.1` (`--exec-bind-address`, `--exec-port`), with TLS beyond loopback",
       authentication:
         "on loopback: the token in `DIR/robots/exec-access.json`, new at each start; over TLS: bearer tokens of the cluster",
       rights:
-        "commands beside the programs of running tasks: with the token, of all tasks; users of the cluster: RBAC `create` on `tasks/exec`",
+        "commands beside the programs of running tasks, and the output of tasks: with the token, of all tasks; users of the cluster: RBAC `create` on `tasks/exec`, `get` on `tasks/log`",
     },
   ],
   monitoring: robotsMonitoring,

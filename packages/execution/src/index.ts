@@ -6,6 +6,8 @@ export type { ProcessDriverOptions } from "./process/process-driver.ts";
 export { inCgroups, notEnteredStatus } from "./cgroup/enter-cgroups.ts";
 export type { ProgramGroup } from "./cgroup/program-group.ts";
 export { readLogTail } from "./logs/log-tail.ts";
+export { readLog } from "./logs/followed-log.ts";
+export type { LogPart, LogPosition, ReadLogOptions } from "./logs/followed-log.ts";
 export { isSignal, programIdPattern } from "./program/program-spec.ts";
 export { defaultPath } from "./program/program-spec.ts";
 export { argumentSizeProblem } from "./program/limits/argument-size.ts";

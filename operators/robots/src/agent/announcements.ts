@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import type { DeviceInfo } from "../api/device-info.ts";
 import type { AgentOptions } from "../commands/start-agent.ts";
 import { execFeature } from "../protocol/exec-messages.ts";
+import { logsFeature } from "../protocol/log-messages.ts";
 import { checksFeature, leasesFeature, type RegisterMessage, signalsFeature, topics } from "../protocol/messages.ts";
 import { authorityFeature } from "../identity/authority/trusting-robots.ts";
 import type { AgentState } from "./held-task.ts";
@@ -9,6 +10,7 @@ import type { AgentCredential } from "./identity/agent-credential.ts";
 import type { AgentMembership } from "./identity/agent-membership.ts";
 import type { GenuineMessages } from "./identity/genuine-messages.ts";
 import type { AgentPolicy } from "./policy/agent-policy.ts";
+import { CpuMeter } from "./cpu-meter.ts";
 import { readDeviceInfo } from "./read-device-info.ts";
 
 /** Options of {@link Announcements}. */
@@ -30,6 +32,7 @@ export interface Announcement {
 /** What an agent tells the server about its robot. */
 export class Announcements {
   readonly #options: AnnouncementsOptions;
+  readonly #cpuMeter = new CpuMeter();
 
   constructor(options: AnnouncementsOptions) {
     this.#options = options;
@@ -50,7 +53,7 @@ export class Announcements {
       features: [
         leasesFeature,
         checksFeature,
-        ...(nonce === undefined ? [] : [signalsFeature, execFeature]),
+        ...(nonce === undefined ? [] : [signalsFeature, execFeature, logsFeature]),
         ...membership.pins.map(authorityFeature),
       ],
       tasks: [...tasks.values()]
@@ -70,7 +73,7 @@ export class Announcements {
 
   #deviceInfo(): DeviceInfo {
     const { clock, policy, workDir } = this.#options;
-    return readDeviceInfo(clock.now(), { ...policy, workDir: resolve(workDir) });
+    return readDeviceInfo(clock.now(), { ...policy, workDir: resolve(workDir), cpuMeter: this.#cpuMeter });
   }
 
   get #hasKey(): boolean {

@@ -2,6 +2,7 @@ import { readFileSync, statfsSync, statSync } from "node:fs";
 import { arch, cpus, freemem, hostname, networkInterfaces, platform, release, totalmem, uptime } from "node:os";
 import { dirname } from "node:path";
 import type { DeviceInfo } from "../api/device-info.ts";
+import type { CpuMeter } from "./cpu-meter.ts";
 import { readBattery } from "./devices/read-battery.ts";
 import { readDevices } from "./devices/read-devices.ts";
 import { readLocation } from "./devices/read-location.ts";
@@ -54,6 +55,8 @@ function readMhz(current: number): number {
 type DeviceSettings = Pick<RobotPolicy, "devices" | "locationFile"> & {
   /** Folder of the tasks, whose file system is reported. */
   readonly workDir?: string;
+  /** Measures the use of the processors. Default: it is not reported. */
+  readonly cpuMeter?: CpuMeter;
 };
 
 /** The file system of a folder. */
@@ -82,8 +85,8 @@ function mountPointOf(folder: string): string {
   return parent === folder || statSync(parent).dev !== dev ? folder : mountPointOf(parent);
 }
 
-/** Reads what the machine reports without waiting. Nothing is sampled over time; the original agent blocks 2 s for its CPU usage. */
-export function readDeviceInfo(now: number, { devices, locationFile, workDir }: DeviceSettings = {}): DeviceInfo {
+/** Reads what the machine reports without waiting. The original agent blocks 2 s for its CPU usage. */
+export function readDeviceInfo(now: number, { devices, locationFile, workDir, cpuMeter }: DeviceSettings = {}): DeviceInfo {
   const battery = readBattery();
   const location = locationFile === undefined ? undefined : readLocation(locationFile);
   const cores = cpus();
@@ -106,6 +109,7 @@ export function readDeviceInfo(now: number, { devices, locationFile, workDir }: 
     },
     cpu: {
       logicalCores: cores.length,
+      ...cpuMeter?.read(cores),
       ...(first !== undefined && { modelName: first.model.trim(), mhz: readMhz(first.speed) }),
     },
     memory: {

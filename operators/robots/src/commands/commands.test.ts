@@ -5,6 +5,7 @@ import { robotOf, taskOf } from "../testing/objects.ts";
 import { explainRobot, explainTask } from "./explain.ts";
 import { formatRobots } from "./get.ts";
 import { countActiveTasks, robotCells } from "./list.ts";
+import { describeSummary, describeUses, summarize } from "./top.ts";
 
 const one = robotOf("robot-001", { spec: { labels: { env: "demo" } }, status: { phase: "Online", drivers: ["exec"] } });
 const cordoned = robotOf("robot-002", { spec: { unschedulable: true } });
@@ -133,4 +134,45 @@ it("prints robots in every format", () => {
   expect(JSON.parse(print([robot], "json"))).toEqual(robot);
   expect(JSON.parse(print([robot, one], "json"))).toEqual({ apiVersion: "v1", kind: "List", items: [robot, one] });
   expect(parse(print([robot], "yaml"))).toEqual(robot);
+});
+
+it("counts a fleet and its tasks, by the values of a label", () => {
+  const lost = [{ type: "Lost", status: "True", reason: "", message: "", lastTransitionTime: "" }] as const;
+  const on = (robot: string, status: object) => taskOf(status, { spec: { targetRobot: robot } });
+  const tasks = [
+    on("robot-001", { state: "running" }),
+    on("robot-001", { state: "completed" }),
+    on("robot-002", { state: "running", conditions: lost }),
+    taskOf({ state: "pending" }),
+  ];
+  const summary = summarize([one, cordoned], tasks, "env");
+  expect(summary).toEqual({
+    lines: [
+      { value: "", robots: 1, online: 1, offline: 0, closed: 1, running: 0, lost: 1 },
+      { value: "demo", robots: 1, online: 1, offline: 0, closed: 0, running: 1, lost: 0 },
+    ],
+    waiting: 1,
+  });
+  expect(describeSummary(summary, "env")).toMatch(/^ENV +ROBOTS .*\n- +1 .*\ndemo +1 +1 .*\n1 tasks wait for a robot\n$/);
+  expect(summarize([one, cordoned], tasks, undefined).lines).toMatchObject([{ robots: 2, running: 1, lost: 1 }]);
+});
+
+it("shows what robots use, as far as they have reported it", () => {
+  const unknown = { cpuPercent: undefined, cores: undefined, memoryUsed: undefined, memoryTotal: undefined };
+  const none = { ...unknown, diskFree: undefined, batteryPercent: undefined, measuredSecondsAgo: undefined };
+  const known = { cpuPercent: 12.5, cores: 4, memoryUsed: 2 ** 30, memoryTotal: 2 ** 32, diskFree: 2 ** 33 };
+  const uses = [
+    { robot: "r1", phase: "Online", runningTasks: 2, ...known, batteryPercent: 80, measuredSecondsAgo: 7 },
+    { robot: "r2", phase: "Pending", runningTasks: 0, ...none },
+  ];
+  expect(
+    describeUses(uses)
+      .split("\n")
+      .map((line) => line.split(/\s{2,}/)),
+  ).toEqual([
+    ["NAME", "PHASE", "CPU", "CORES", "MEMORY", "DISK FREE", "BATTERY", "RUNNING", "MEASURED"],
+    ["r1", "Online", "13%", "4", "1Gi/4Gi", "8Gi", "80%", "2", "7s"],
+    ["r2", "Pending", "-", "-", "-", "-", "-", "0", "-"],
+    [""],
+  ]);
 });

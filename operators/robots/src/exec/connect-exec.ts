@@ -15,6 +15,8 @@ export interface ConnectExecOptions {
   readonly authority?: string;
   readonly namespace: string;
   readonly task: string;
+  /** What is requested of the task. */
+  readonly request: "exec" | "log";
   readonly signal: AbortSignal;
 }
 
@@ -26,8 +28,9 @@ export interface ExecConnection {
 
 /** Connects to the exec server for a Task. **Errors**: `RobotsError` `ExecRejected` with the server's reason; those of the connection. */
 export function connectExec(options: ConnectExecOptions): Promise<ExecConnection> {
-  const { url, token, authority, namespace, task, signal } = options;
-  const target = new URL(`/v1/namespaces/${encodeURIComponent(namespace)}/tasks/${encodeURIComponent(task)}/exec`, url);
+  const { url, token, authority, namespace, task, request: what, signal } = options;
+  const path = `/v1/namespaces/${encodeURIComponent(namespace)}/tasks/${encodeURIComponent(task)}/${what}`;
+  const target = new URL(path, url);
   const headers = { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: execProtocol };
   return new Promise((resolve, reject) => {
     const request =

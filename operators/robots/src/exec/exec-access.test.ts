@@ -5,6 +5,7 @@ import { expect, it } from "vitest";
 import { ExecAccess } from "./exec-access.ts";
 
 const key = { namespace: "default", name: "main" };
+const right = { verb: "create", subresource: "exec" } as const;
 const allowed: unknown[] = [];
 const identities = {
   authenticate: (token: string) => {
@@ -25,7 +26,7 @@ function requestOf(authorization: string | undefined, { tls }: { readonly tls: b
 
 it("asks the cluster for the right to create tasks/exec of the task", async () => {
   const access = new ExecAccess({ identities, localToken: undefined });
-  expect(await access.authorize(requestOf("Bearer alice", { tls: true }), key)).toEqual({ user: "alice" });
+  expect(await access.authorize(requestOf("Bearer alice", { tls: true }), key, right)).toEqual({ user: "alice" });
   const attributes = { group: "robot.k8s4r.io", version: "v1alpha1", resource: "tasks", subresource: "exec", verb: "create" };
   expect(allowed).toEqual([{ resourceAttributes: { ...attributes, ...key } }]);
 });
@@ -39,12 +40,14 @@ it.each([
   ["while the API server does not answer", "Bearer broken", true, 503, /connection refused/],
 ])("rejects a caller %s", async (_, authorization, tls, status, message) => {
   const access = new ExecAccess({ identities, localToken: undefined });
-  const result = await access.authorize(requestOf(authorization, { tls }), key);
+  const result = await access.authorize(requestOf(authorization, { tls }), key, right);
   expect(result).toMatchObject({ status, message: expect.stringMatching(message) });
 });
 
 it("accepts only its own token on loopback", async () => {
   const access = new ExecAccess({ identities, localToken: "secret" });
-  expect(await access.authorize(requestOf("Bearer secret", { tls: false }), key)).toMatchObject({ user: expect.any(String) });
-  expect(await access.authorize(requestOf("Bearer alice", { tls: false }), key)).toMatchObject({ status: 401 });
+  expect(await access.authorize(requestOf("Bearer secret", { tls: false }), key, right)).toMatchObject({
+    user: expect.any(String),
+  });
+  expect(await access.authorize(requestOf("Bearer alice", { tls: false }), key, right)).toMatchObject({ status: 401 });
 });

@@ -11,6 +11,17 @@ export interface Refusal {
   readonly message: string;
 }
 
+interface TaskKey {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** A right on a Task that Kubernetes' RBAC grants. */
+export interface TaskRight {
+  readonly verb: "create" | "get";
+  readonly subresource: "exec" | "log";
+}
+
 /** Options of {@link ExecAccess}. */
 export interface ExecAccessOptions {
   readonly identities: Pick<ClusterIdentities, "authenticate" | "isAllowed">;
@@ -18,10 +29,7 @@ export interface ExecAccessOptions {
   readonly localToken: string | undefined;
 }
 
-/**
- * Authorizes requests: on loopback with the token of this operator, over TLS with the bearer token of a user of the cluster with the right
- * `create` on `tasks/exec`.
- */
+/** Authorizes requests: on loopback with the token of this operator, over TLS with the bearer token of a user of the cluster with the right. */
 export class ExecAccess {
   readonly #identities: ExecAccessOptions["identities"];
   readonly #isLocalToken: ((text: Uint8Array) => boolean) | undefined;
@@ -31,8 +39,8 @@ export class ExecAccess {
     this.#isLocalToken = localToken === undefined ? undefined : equalsSecret(localToken);
   }
 
-  /** The name of the user who may run commands in a Task, or why the request is rejected. */
-  async authorize(request: IncomingMessage, key: { namespace: string; name: string }): Promise<{ user: string } | Refusal> {
+  /** The name of the user who has a right on a Task, or why the request is rejected. */
+  async authorize(request: IncomingMessage, key: TaskKey, right: TaskRight): Promise<{ user: string } | Refusal> {
     const token = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
     if (token === undefined) return { status: 401, message: "a bearer token is required" };
     if (this.#isLocalToken !== undefined) {
@@ -44,20 +52,26 @@ export class ExecAccess {
     try {
       const user = await this.#identities.authenticate(token);
       if (user === undefined) return { status: 401, message: "the token is not valid for this cluster, or has expired" };
-      return (await this.#isAllowed(user, key)) ? { user: user.username } : { status: 403, message: deniedMessage(user, key) };
+      if (await this.#isAllowed(user, key, right)) return { user: user.username };
+      return { status: 403, message: deniedMessage(user, key, right) };
     } catch (error) {
       const status = error instanceof ReviewLimitError ? 429 : 503;
       return { status, message: `could not review the token: ${error instanceof Error ? error.message : String(error)}` };
     }
   }
 
-  #isAllowed(user: AuthenticatedUser, key: { namespace: string; name: string }): Promise<boolean> {
-    const right = { group, version, resource: Task.plural, subresource: "exec", verb: "create" };
-    return this.#identities.isAllowed(user, { resourceAttributes: { ...right, ...key } });
+  #isAllowed(user: AuthenticatedUser, key: TaskKey, right: TaskRight): Promise<boolean> {
+    return this.#identities.isAllowed(user, {
+      resourceAttributes: { group, version, resource: Task.plural, ...right, ...key },
+    });
   }
 }
 
 /** In the words of kube-apiserver. */
-function deniedMessage({ username }: AuthenticatedUser, { namespace, name }: { namespace: string; name: string }): string {
-  return `tasks.${group} "${name}" is forbidden: User "${username}" cannot create resource "tasks/exec" in API group "${group}" in the namespace "${namespace}"`;
+function deniedMessage(
+  { username }: AuthenticatedUser,
+  { namespace, name }: TaskKey,
+  { verb, subresource }: TaskRight,
+): string {
+  return `tasks.${group} "${name}" is forbidden: User "${username}" cannot ${verb} resource "tasks/${subresource}" in API group "${group}" in the namespace "${namespace}"`;
 }

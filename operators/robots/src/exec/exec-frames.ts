@@ -9,8 +9,12 @@ export const execServerName = "keelson-robots-exec";
 /** Maximum data of a frame. */
 export const maxFrameBytes = 64 * 1024;
 
-/** Types of frames. `start`, `resize`, `exit` and `error` contain JSON. */
-export const frameTypes = { start: 0, stdin: 1, endStdin: 2, resize: 3, stdout: 4, stderr: 5, exit: 6, error: 7 } as const;
+/** Types of frames. `start`, `resize`, `exit`, `error` and `notice` contain JSON. */
+export const frameTypes = {
+  ...{ start: 0, stdin: 1, endStdin: 2, resize: 3, stdout: 4, stderr: 5, exit: 6, error: 7 },
+  /** A message for the user; more follows. */
+  notice: 8,
+} as const;
 
 /** Type of a frame. */
 export type FrameType = keyof typeof frameTypes;

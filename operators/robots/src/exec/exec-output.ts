@@ -1,9 +1,12 @@
+import type { LogPosition } from "@keelson/execution";
 import { execWindowBytes } from "../protocol/exec-messages.ts";
 
 /** A part of a command's output. */
 export interface OutputPart {
   readonly stream: "stdout" | "stderr";
   readonly data: Buffer;
+  /** Of the output of a program: the position after the data. */
+  readonly position?: LogPosition | undefined;
 }
 
 /** Parts below this size take up further data, so that a robot cannot fill the memory with objects for single bytes. */
@@ -15,14 +18,14 @@ export class ExecOutput {
   #uncredited = 0;
 
   /** Adds data that the sender sent. Returns false, and drops it, if the sender had no credit for it. */
-  add({ stream, data }: OutputPart): boolean {
+  add({ stream, data, position }: OutputPart): boolean {
     if (this.#uncredited + data.length > execWindowBytes) return false;
     this.#uncredited += data.length;
     const index = this.#parts.findLastIndex((part) => part.stream === stream);
     const last = this.#parts[index];
     if (last !== undefined && last.data.length < mergeBytes)
-      this.#parts[index] = { stream, data: Buffer.concat([last.data, data]) };
-    else if (data.length > 0) this.#parts.push({ stream, data });
+      this.#parts[index] = { stream, data: Buffer.concat([last.data, data]), position };
+    else if (data.length > 0) this.#parts.push({ stream, data, position });
     return true;
   }
 

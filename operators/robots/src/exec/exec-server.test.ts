@@ -44,6 +44,7 @@ beforeAll(async () => {
     access: new ExecAccess({ identities, localToken: undefined }),
     taskNamed: () => task,
     robotNamed: () => robot,
+    onChange: () => () => {},
     events: { event: (_, { note }) => void events.push(note) },
     tls: await issueCertificate(own, { commonName: "exec", usage: "server", hosts: [execServerName], ...validity }),
   });
@@ -53,7 +54,16 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const connect = (token: string, change: object = {}) =>
-  connectExec({ url, token, authority, namespace: "default", task: "main", signal: new AbortController().signal, ...change });
+  connectExec({
+    url,
+    token,
+    authority,
+    namespace: "default",
+    task: "main",
+    request: "exec",
+    signal: new AbortController().signal,
+    ...change,
+  });
 
 it("runs the commands of users of the cluster over TLS, and records their names", async () => {
   const { socket, head } = await connect("alice");
@@ -112,6 +122,7 @@ describe("a caller that does not close its connection", () => {
       ...{ namespace: "default", clock: systemClock, log: silentLogger, taskNamed: () => task, robotNamed: () => robot },
       access: new ExecAccess({ identities, localToken: "local" }),
       events: { event() {} },
+      onChange: () => () => {},
       sessions: {
         open: (_robot, _start, own) => {
           open(own);
@@ -148,7 +159,7 @@ describe("a caller that does not close its connection", () => {
     const { onOutput } = await listener;
     const flood = async (): Promise<void> => {
       // More than the buffers of the connection hold.
-      for (let sent = 0; sent < 1_000; sent++) await onOutput("stdout", Buffer.alloc(64 * 1024));
+      for (let sent = 0; sent < 1_000; sent++) await onOutput({ stream: "stdout", data: Buffer.alloc(64 * 1024) });
     };
     const flooded = flood();
     await once(socket, "readable");

@@ -11,9 +11,11 @@ import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { taskProblem } from "../controllers/tasks/running-task.ts";
 import { commandProblem, execFeature, maxExecTimeoutMs, readCommand, readTerminal } from "../protocol/exec-messages.ts";
-import type { ExecAccess, Refusal } from "./exec-access.ts";
+import { type LogRequest, readLogRequest } from "../protocol/log-messages.ts";
+import type { ExecAccess, Refusal, TaskRight } from "./exec-access.ts";
 import { encodeFrame, execProtocol, type Frame, readFrames } from "./exec-frames.ts";
-import type { ExecHandle, ExecSessions } from "./exec-sessions.ts";
+import type { ExecEnd, ExecHandle, ExecSessions } from "./exec-sessions.ts";
+import { sendTaskLog } from "./task-log.ts";
 
 /** Options of {@link ExecServer}. */
 export interface ExecServerOptions {
@@ -22,6 +24,8 @@ export interface ExecServerOptions {
   readonly namespace: string;
   readonly taskNamed: (name: string) => DeepReadonly<Task> | undefined;
   readonly robotNamed: (name: string) => DeepReadonly<Robot> | undefined;
+  /** Calls the listener when a Task or a Robot has changed. Returns a function that ends this. */
+  readonly onChange: (listener: () => void) => () => void;
   readonly events: EventRecorder;
   readonly clock: Clock;
   readonly log: Logger;
@@ -43,7 +47,19 @@ const flushTimeoutMs = 60_000;
 /** Maximum time for a caller to close its side after that. */
 const closeTimeoutMs = 5_000;
 
-/** Serves `GET /v1/namespaces/{namespace}/tasks/{name}/exec`, upgraded to the protocol of `exec-frames.ts`. */
+/** The rights that the two kinds of requests need, as those of Pods. */
+const rights = {
+  exec: { verb: "create", subresource: "exec" },
+  log: { verb: "get", subresource: "log" },
+} as const satisfies Record<string, TaskRight>;
+
+/** A Task, and what is requested of it. */
+interface Target {
+  readonly name: string;
+  readonly request: keyof typeof rights;
+}
+
+/** Serves `GET /v1/namespaces/{namespace}/tasks/{name}/exec` and `.../log`, upgraded to the protocol of `exec-frames.ts`. */
 export class ExecServer {
   readonly #options: ExecServerOptions;
   readonly #server: Server;
@@ -90,39 +106,67 @@ export class ExecServer {
   }
 
   async #accept(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    const name = this.#taskOf(request);
-    if (typeof name !== "string") return this.#refuse(socket, name);
+    const target = this.#targetOf(request);
+    if ("status" in target) return this.#refuse(socket, target);
     const { namespace, access } = this.#options;
-    const granted = await access.authorize(request, { namespace, name });
+    const { name } = target;
+    const granted = await access.authorize(request, { namespace, name }, rights[target.request]);
     if ("status" in granted) return this.#refuse(socket, granted);
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}\r\n\r\n`);
-    await this.#run(name, granted.user, socket as Socket, head);
-  }
-
-  #taskOf({ url = "", headers }: IncomingMessage): string | Refusal {
-    const [, namespace, name] = /^\/v1\/namespaces\/([a-z0-9-]{1,63})\/tasks\/([a-z0-9.-]{1,253})\/exec$/.exec(url) ?? [];
-    if (name === undefined) return { status: 404, message: "not found" };
-    if (headers.upgrade?.toLowerCase() !== execProtocol) return { status: 400, message: `upgrade: must be ${execProtocol}` };
-    if (namespace === this.#options.namespace) return name;
-    return { status: 404, message: `tasks of robots are in namespace ${this.#options.namespace}` };
-  }
-
-  async #run(name: string, user: string, socket: Socket, head: Buffer): Promise<void> {
     const frames = readFrames(socket, head);
     const timer = this.#options.clock.setTimer(handshakeTimeoutMs, () => socket.destroy());
     const first = await frames.next();
     timer.cancel();
     if (first.done === true) return;
-    const request = readRequest(first.value);
+    if (target.request === "log") return await this.#sendLog(name, first.value, frames, socket as Socket);
+    await this.#run(name, granted.user, { first: first.value, frames }, socket as Socket);
+  }
+
+  #targetOf({ url = "", headers }: IncomingMessage): Target | Refusal {
+    const [, namespace, name, request] =
+      /^\/v1\/namespaces\/([a-z0-9-]{1,63})\/tasks\/([a-z0-9.-]{1,253})\/(exec|log)$/.exec(url) ?? [];
+    if (name === undefined) return { status: 404, message: "not found" };
+    if (headers.upgrade?.toLowerCase() !== execProtocol) return { status: 400, message: `upgrade: must be ${execProtocol}` };
+    if (namespace === this.#options.namespace) return { name, request: request === "log" ? "log" : "exec" };
+    return { status: 404, message: `tasks of robots are in namespace ${this.#options.namespace}` };
+  }
+
+  async #run(name: string, user: string, { first, frames }: Frames, socket: Socket): Promise<void> {
+    const request = readRequest(first);
     const opened = typeof request === "string" ? request : this.#open(name, user, request, socket);
-    if (typeof opened === "string") {
-      this.#end(socket, encodeFrame("error", Buffer.from(JSON.stringify({ message: opened }))));
-      return;
-    }
+    if (typeof opened === "string") return this.#finish(socket, { problem: opened });
     socket.on("close", () => opened.close());
     for await (const frame of frames) await forward(frame, opened);
     // Without the caller, no one reads the output, so an end of the connection in one direction ends the command too.
     opened.close();
+  }
+
+  async #sendLog(task: string, first: Frame, frames: Frames["frames"], socket: Socket): Promise<void> {
+    const request = readLogStart(first);
+    if (typeof request === "string") return this.#finish(socket, { problem: request });
+    const gone = new AbortController();
+    socket.on("close", () => gone.abort());
+    // A reader sends nothing more. The end of its side is the end of both.
+    void frames.next().then(
+      () => gone.abort(),
+      () => socket.destroy(),
+    );
+    const end = await sendTaskLog({
+      ...this.#options,
+      ...{ task, request },
+      reader: {
+        signal: gone.signal,
+        output: (stream, data) => send(socket, encodeFrame(stream, data)),
+        notice: (message) => void socket.write(encodeFrame("notice", Buffer.from(JSON.stringify({ message })))),
+      },
+    });
+    this.#finish(socket, end);
+  }
+
+  /** Sends how a command ended. */
+  #finish(socket: Socket, end: ExecEnd): void {
+    const [type, body] = "exitCode" in end ? (["exit", end] as const) : (["error", { message: end.problem }] as const);
+    if (!socket.destroyed) this.#end(socket, encodeFrame(type, Buffer.from(JSON.stringify(body))));
   }
 
   #refuse(socket: Duplex, { status, message }: Refusal): void {
@@ -156,21 +200,15 @@ export class ExecServer {
     // Arguments may contain secrets, and more users read Events than may run commands.
     const text = `${JSON.stringify(request.command[0].slice(0, 200))} with ${request.command.length - 1} arguments`;
     const record = (reason: string, note: string): void => events.event(task, { type: "Normal", reason, note });
-    const end = (data: Uint8Array): void => this.#end(socket, data);
     const handle = sessions.open(
       task.spec.targetRobot ?? "",
-      { ...target, ...request },
+      { kind: "start", ...target, ...request },
       {
-        async onOutput(stream, data) {
-          if (socket.destroyed) return;
-          if (!socket.write(encodeFrame(stream, data))) await drained(socket);
-        },
-        onEnd(result) {
+        onOutput: ({ stream, data }) => send(socket, encodeFrame(stream, data)),
+        onEnd: (result) => {
           const how = "exitCode" in result ? `ended with status ${result.exitCode}` : `ended: ${result.problem}`;
           record("ExecEnded", `${text} of ${user} ${how}`);
-          const [type, body] =
-            "exitCode" in result ? (["exit", result] as const) : (["error", { message: result.problem }] as const);
-          if (!socket.destroyed) end(encodeFrame(type, Buffer.from(JSON.stringify(body))));
+          this.#finish(socket, result);
         },
       },
     );
@@ -178,6 +216,16 @@ export class ExecServer {
     record("ExecStarted", `${user} runs ${text} on robot ${task.spec.targetRobot}`);
     return handle;
   }
+}
+
+/** The frames of a caller. */
+interface Frames {
+  readonly first: Frame;
+  readonly frames: AsyncGenerator<Frame>;
+}
+
+async function send(socket: Socket, frame: Uint8Array): Promise<void> {
+  if (!socket.destroyed && !socket.write(frame)) await drained(socket);
 }
 
 async function forward({ type, data }: Frame, handle: ExecHandle): Promise<void> {
@@ -212,6 +260,10 @@ function readRequest({ type, data }: Frame): ExecRequest | string {
   if (body.terminal !== undefined && terminal === undefined) return "terminal: must have columns and rows";
   return { command, timeoutMs, ...(terminal === undefined ? {} : { terminal }) };
 }
+
+/** What the first frame of a reader asks for, or why it is not valid. */
+const readLogStart = ({ type, data }: Frame): LogRequest | string =>
+  type === "start" ? readLogRequest(parse(data)) : "the first frame must be a start";
 
 function parse(data: Uint8Array): unknown {
   try {

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { execPingMs, type ExecMessage, execWindowBytes, maxExecDataBytes } from "../protocol/exec-messages.ts";
 import { type ExecHandle, type ExecListener, ExecSessions } from "./exec-sessions.ts";
 
-const start = { taskUid: "uid", attempt: 1, command: ["sh"], timeoutMs: 60_000 } as const;
+const start = { kind: "start", taskUid: "uid", attempt: 1, command: ["sh"], timeoutMs: 60_000 } as const;
 
 function setUp() {
   const clock = createVirtualClock();
@@ -18,7 +18,7 @@ function setUp() {
   const output: string[] = [];
   const ends: unknown[] = [];
   const listener: ExecListener = {
-    onOutput: (_, data) => Promise.resolve(void output.push(data.toString())),
+    onOutput: ({ data }) => Promise.resolve(void output.push(data.toString())),
     onEnd: (end) => void ends.push(end),
   };
   const open = (robotId = "robot-001"): { handle: ExecHandle | undefined; id: string } => {
@@ -46,7 +46,7 @@ it("ends a command whose output was lost, also on the robot", () => {
   const { sessions, open, ends, sent } = setUp();
   const { id } = open();
   sessions.receive("robot-001", { id, seq: 1, kind: "output", stream: "stdout", data });
-  expect(ends).toEqual([{ problem: "a message from the robot was lost" }]);
+  expect(ends).toEqual([{ problem: "a message from the robot was lost", isInterrupted: true }]);
   expect(sent.at(-1)?.message).toMatchObject({ id, kind: "close" });
 });
 
@@ -55,7 +55,7 @@ it("ends the commands on a robot that is lost, and no others", () => {
   open("robot-001");
   const { handle } = open("robot-002");
   sessions.robotLost("robot-001");
-  expect(ends).toEqual([{ problem: "robot robot-001 is not connected any more" }]);
+  expect(ends).toEqual([{ problem: "robot robot-001 is not connected any more", isInterrupted: true }]);
   handle?.close();
   expect(ends).toHaveLength(2);
 });
@@ -91,7 +91,7 @@ describe("a caller that does not read", () => {
     const { sessions, sent, ends } = setUp();
     const parts: number[] = [];
     let wake: () => void = () => {};
-    const onOutput = (_: string, part: Buffer) => {
+    const onOutput = ({ data: part }: { readonly data: Buffer }) => {
       parts.push(part.length);
       return new Promise<void>((resolve) => (wake = resolve));
     };

@@ -10,20 +10,27 @@ import {
   maxExecDataBytes,
 } from "../protocol/exec-messages.ts";
 import { ExecCredits, ExecWindow } from "../protocol/exec-window.ts";
+import type { LogsStart } from "../protocol/log-messages.ts";
 import { topics } from "../protocol/messages.ts";
 import { ExecOutput, type OutputPart } from "./exec-output.ts";
+
+/** What a robot is asked to do. */
+type SessionStart = Omit<ExecStart, "issuedAt"> | Omit<LogsStart, "issuedAt">;
 
 type Message = ExecMessage extends infer Each ? (Each extends ExecMessage ? Omit<Each, "id" | "seq"> : never) : never;
 
 /** Maximum number of commands that run at the same time. */
 const maxSessions = 64;
 
+/** How a command ended. `isInterrupted`: the robot was lost, or a message to or from it. */
+export type ExecEnd = { readonly exitCode: number } | { readonly problem: string; readonly isInterrupted?: boolean };
+
 /** Receives what happens to a command. */
 export interface ExecListener {
   /** Processes output; resolves when it accepts more. */
-  readonly onOutput: (stream: "stdout" | "stderr", data: Buffer) => Promise<void>;
+  readonly onOutput: (part: OutputPart) => Promise<void>;
   /** Called once. Nothing follows. */
-  readonly onEnd: (end: { readonly exitCode: number } | { readonly problem: string }) => void;
+  readonly onEnd: (end: ExecEnd) => void;
 }
 
 /** A command that runs on a robot. */
@@ -53,7 +60,7 @@ export class ExecSessions {
   }
 
   /** Runs a command. Undefined if {@link maxSessions} are running. */
-  open(robotId: string, start: Omit<ExecStart, "kind" | "issuedAt">, listener: ExecListener): ExecHandle | undefined {
+  open(robotId: string, start: SessionStart, listener: ExecListener): ExecHandle | undefined {
     if (this.#sessions.size >= maxSessions) return undefined;
     const id = randomUUID();
     const session = new Session({
@@ -80,7 +87,9 @@ export class ExecSessions {
   /** Ends the commands on a robot that is not connected any more. */
   robotLost(robotId: string): void {
     for (const session of [...this.#sessions.values()]) {
-      if (session.robotId === robotId) session.end({ problem: `robot ${robotId} is not connected any more` });
+      if (session.robotId === robotId) {
+        session.end({ problem: `robot ${robotId} is not connected any more`, isInterrupted: true });
+      }
     }
   }
 
@@ -94,12 +103,10 @@ interface SessionOptions {
   readonly id: string;
   readonly robotId: string;
   readonly clock: Clock;
-  readonly start: Omit<ExecStart, "kind" | "issuedAt">;
+  readonly start: SessionStart;
   readonly send: (message: ExecMessage) => void;
   readonly listener: ExecListener;
 }
-
-type End = Parameters<ExecListener["onEnd"]>[0];
 
 class Session implements ExecHandle {
   readonly #options: SessionOptions;
@@ -108,7 +115,7 @@ class Session implements ExecHandle {
   readonly #output = new ExecOutput();
   #isDelivering = false;
   /** How the command ended, once the robot has reported it. */
-  #reportedEnd: End | undefined;
+  #reportedEnd: ExecEnd | undefined;
   #ping: Timer | undefined;
   readonly #deadline: Timer;
   #sent = 0;
@@ -118,7 +125,7 @@ class Session implements ExecHandle {
   constructor(options: SessionOptions) {
     this.#options = options;
     const { clock, start } = options;
-    this.#send({ kind: "start", issuedAt: clock.now(), ...start });
+    this.#send({ ...start, issuedAt: clock.now() });
     this.#keepAlive();
     // The robot ends it; this is for a robot that does not.
     this.#deadline = clock.setTimer(start.timeoutMs + execPingMs, () => {
@@ -151,22 +158,22 @@ class Session implements ExecHandle {
   }
 
   /** Ends the command on the robot, and the session. */
-  abort(problem: string): void {
+  abort(problem: string, isInterrupted = false): void {
     this.#send({ kind: "close" });
-    this.end({ problem });
+    this.end({ problem, ...(isInterrupted && { isInterrupted }) });
   }
 
   receive(report: ExecReport): void {
     // Nothing follows the end.
     if (report.seq < this.#received || this.#reportedEnd !== undefined) return;
     if (report.seq > this.#received) {
-      this.abort("a message from the robot was lost");
+      this.abort("a message from the robot was lost", true);
       return;
     }
     this.#received++;
     switch (report.kind) {
       case "output":
-        if (this.#output.add({ stream: report.stream, data: Buffer.from(report.data, "base64") })) this.#deliver();
+        if (this.#output.add({ ...report, data: Buffer.from(report.data, "base64") })) this.#deliver();
         else this.abort(`the robot sent more than ${execWindowBytes} bytes of output that were not credited`);
         return;
       case "credit":
@@ -182,7 +189,7 @@ class Session implements ExecHandle {
   }
 
   /** Ends the session. The robot ends the command when it hears nothing of it. */
-  end(end: End): void {
+  end(end: ExecEnd): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     this.#ping?.cancel();
@@ -204,7 +211,7 @@ class Session implements ExecHandle {
   async #process(): Promise<void> {
     let part: OutputPart | undefined;
     while ((part = this.#output.take()) !== undefined) {
-      await this.#options.listener.onOutput(part.stream, part.data);
+      await this.#options.listener.onOutput(part);
       const bytes = this.#outputCredits.processed(part.data.length);
       if (bytes === undefined) continue;
       this.#output.credited(bytes);

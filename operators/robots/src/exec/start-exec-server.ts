@@ -51,7 +51,7 @@ function execCertificate(authority: KeyPair, now: number): Promise<KeyPair> {
  * other addresses it serves TLS and accepts tokens of the cluster.
  */
 export async function startExecServer(context: ServerContext, parts: ExecServerParts): Promise<RunningExecServer> {
-  const { cache, client, clock, dataDir, flags, log } = context;
+  const { cache, client, clock, dataDir, flags, log, onChange } = context;
   const namespace = mqttFlags.namespace.read(flags);
   const address = mqttFlags.execBindAddress.read(flags);
   const isLocal = address === "localhost" || address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
@@ -62,6 +62,10 @@ export async function startExecServer(context: ServerContext, parts: ExecServerP
     ...{ sessions: parts.sessions, namespace, events: parts.events, clock, log },
     taskNamed: (name) => cache.get(Task, { namespace, name }),
     robotNamed: (name) => cache.get(Robot, { namespace, name }),
+    onChange: (listener) => {
+      const unsubscribe = [onChange(Robot, listener), onChange(Task, listener)];
+      return () => unsubscribe.forEach((end) => end());
+    },
     ...(authority === undefined ? {} : { tls: await execCertificate(authority.brokerAuthority, clock.now()) }),
   });
   const url = await server.listen(mqttFlags.execPort.read(flags), address);

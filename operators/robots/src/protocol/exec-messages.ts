@@ -1,5 +1,6 @@
 import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
-import type { TerminalSize } from "@keelson/execution";
+import type { LogPosition, TerminalSize } from "@keelson/execution";
+import { type LogsStart, readLogPosition, readLogsStart } from "./log-messages.ts";
 import { taskUidPattern } from "./messages.ts";
 
 /** Feature of an agent with a key that runs commands beside the programs of tasks. */
@@ -40,11 +41,12 @@ export interface ExecStart {
 }
 
 /**
- * Added. Server to agent, on `k8s4r/robots/{id}/exec` (QoS 1), to robots with a key. `id` identifies the command; `seq` counts the messages
- * about it, from 0. A repeated message is ignored; a missing one ends the command.
+ * Added. Server to agent, on `k8s4r/robots/{id}/exec` (QoS 1), to robots with a key. `id` identifies the command, or the request for output; `seq` counts
+ * the messages about it, from 0. A repeated message is ignored; a missing one ends the command.
  */
 export type ExecMessage = { readonly id: string; readonly seq: number } & (
   | ExecStart
+  | LogsStart
   /** Input of the command, in base64. */
   | { readonly kind: "input"; readonly data: string }
   | { readonly kind: "end-input" }
@@ -59,7 +61,13 @@ export type ExecMessage = { readonly id: string; readonly seq: number } & (
 
 /** Added. Agent to server, on `k8s4r/robots/{id}/exec/output` (QoS 1). `exited` and `failed` are the last about a command. */
 export type ExecReport = { readonly id: string; readonly seq: number } /** Output of the command, in base64. */ & (
-  | { readonly kind: "output"; readonly stream: "stdout" | "stderr"; readonly data: string }
+  | {
+      readonly kind: "output";
+      readonly stream: "stdout" | "stderr";
+      readonly data: string;
+      /** Of the output of a program: the position after the data. */
+      readonly position?: LogPosition;
+    }
   /** This much of the input was processed. */
   | { readonly kind: "credit"; readonly bytes: number }
   | { readonly kind: "exited"; readonly exitCode: number }
@@ -121,6 +129,10 @@ export function readExecMessage(message: JsonObject): ExecMessage | undefined {
       const start = readStart(message);
       return start === undefined ? undefined : { ...head, ...start };
     }
+    case "logs": {
+      const start = readLogsStart(message);
+      return start === undefined ? undefined : { ...head, ...start };
+    }
     case "input":
       return isData(data) ? { ...head, kind, data } : undefined;
     case "resize": {
@@ -144,9 +156,12 @@ export function readExecReport(report: JsonObject): ExecReport | string {
   if (head === undefined) return "id and seq must identify a message about a command";
   const { kind, data, stream, bytes, exitCode, message } = report;
   switch (kind) {
-    case "output":
+    case "output": {
       if (stream !== "stdout" && stream !== "stderr") return "stream must be stdout or stderr";
-      return isData(data) ? { ...head, kind, stream, data } : `data must be base64 of at most ${maxExecDataBytes} bytes`;
+      if (!isData(data)) return `data must be base64 of at most ${maxExecDataBytes} bytes`;
+      const position = readLogPosition(report.position);
+      return { ...head, kind, stream, data, ...(position === undefined ? {} : { position }) };
+    }
     case "credit":
       return isCount(bytes) ? { ...head, kind, bytes } : "bytes must be a whole number";
     case "exited":

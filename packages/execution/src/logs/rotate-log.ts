@@ -39,13 +39,18 @@ async function copyEnd(from: string, to: string, bytes: number): Promise<void> {
  */
 export async function rotateIfLarge(path: string, policy: RotationPolicy): Promise<boolean> {
   if ((await sizeOf(path)) <= policy.maxBytes) return false;
+  const draft = `${path}.new`;
   try {
     for (let index = policy.maxFiles - 1; index > 1; index--) {
       if ((await sizeOf(`${path}.${index - 1}`)) > 0) await rename(`${path}.${index - 1}`, `${path}.${index}`);
     }
-    if (policy.maxFiles > 1) await copyEnd(path, `${path}.1`, policy.maxBytes);
+    if (policy.maxFiles > 1) {
+      // Readers recognize a rotation by the new file, which must be complete by then.
+      await copyEnd(path, draft, policy.maxBytes);
+      await rename(draft, `${path}.1`);
+    }
   } catch {
-    await rm(`${path}.1`, { force: true });
+    await rm(draft, { force: true });
   }
   await truncate(path, 0);
   return true;

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
-import type { ExecSession } from "@keelson/execution";
+import type { ExecSession, LogPart } from "@keelson/execution";
 import {
   execSilenceMs,
   type ExecMessage,
@@ -25,7 +25,10 @@ export interface TaskExecOptions {
   readonly onEnd: () => void;
 }
 
-/** A command that runs beside a task's program, for a caller of the server. It ends when the caller is silent or its time is over. */
+/**
+ * A command that runs beside a task's program, or a reader of its output, for a caller of the server. It ends when the caller is silent or its
+ * time is over.
+ */
 export class TaskExec {
   readonly #options: TaskExecOptions;
   readonly #window = new ExecWindow();
@@ -78,6 +81,7 @@ export class TaskExec {
         this.kill("the caller disconnected");
         return;
       case "start":
+      case "logs":
       case "ping":
         return;
     }
@@ -125,14 +129,16 @@ export class TaskExec {
   async #forward(stream: "stdout" | "stderr", output: Readable | undefined): Promise<void> {
     if (output === undefined) return;
     try {
-      for await (const chunk of output) {
-        const data = Buffer.from(chunk as Uint8Array);
+      for await (const chunk of output as AsyncIterable<Uint8Array | LogPart>) {
+        const data = "next" in chunk ? chunk.data : Buffer.from(chunk);
         for (let from = 0; from < data.length; from += maxExecDataBytes) {
           const part = data.subarray(from, from + maxExecDataBytes);
           if (!(await this.#window.take(part.length))) return;
           await this.#options.pace();
           if (this.#failure !== undefined) return;
-          this.#publish({ kind: "output", stream, data: part.toString("base64") });
+          const isLast = from + maxExecDataBytes >= data.length;
+          const position = isLast && "next" in chunk ? { position: chunk.next } : {};
+          this.#publish({ kind: "output", stream, data: part.toString("base64"), ...position });
         }
       }
     } catch {

@@ -2,14 +2,16 @@ import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { Driver, ExecSession } from "@keelson/execution";
 import type { ExecMessage, ExecReport, ExecStart } from "../../protocol/exec-messages.ts";
+import type { LogsStart } from "../../protocol/log-messages.ts";
 import type { HeldTask } from "../held-task.ts";
 import { IssuedOnce } from "../issued-once.ts";
 import { type AgentPolicy } from "../policy/agent-policy.ts";
 import { programProblem } from "../policy/robot-policy.ts";
-import { runningProgram } from "../tasks/running-program.ts";
+import { keptProgram, runningProgram } from "../tasks/running-program.ts";
+import { openLogs } from "./log-session.ts";
 import { TaskExec } from "./task-exec.ts";
 
-/** Maximum number of commands that run at the same time. */
+/** Maximum number of commands that run at the same time, with readers of output. */
 const maxExecs = 8;
 
 /** Maximum number of messages that wait until their command has started. Further ones are lost, which ends the command. */
@@ -54,7 +56,7 @@ export class TaskExecs {
   receive(message: ExecMessage): void {
     const { id } = message;
     const early = this.#starting.get(id);
-    if (message.kind === "start") void this.#start(id, message);
+    if (message.kind === "start" || message.kind === "logs") void this.#start(id, message);
     else if (early !== undefined) {
       if (early.length < maxEarlyMessages) early.push(message);
     } else this.#execs.get(id)?.receive(message);
@@ -66,20 +68,21 @@ export class TaskExecs {
     for (const exec of this.#execs.values()) exec.kill("the robot's agent is stopping");
   }
 
-  async #start(id: string, start: ExecStart): Promise<void> {
+  async #start(id: string, start: ExecStart | LogsStart): Promise<void> {
     const { log, publish, clock } = this.#options;
-    const { taskUid: task, command, timeoutMs } = start;
+    const { taskUid: task, timeoutMs } = start;
+    const what = start.kind === "logs" ? { task } : { task, command: start.command[0] };
     // Not answered: the answer of the first message stands.
     if (this.#starting.has(id) || this.#execs.has(id)) return;
     const session = await this.#open(id, start);
     const early = this.#starting.get(id) ?? [];
     this.#starting.delete(id);
     if (typeof session === "string") {
-      log.warn({ task, command: command[0] }, `command rejected: ${session}`);
+      log.warn(what, `${start.kind === "logs" ? "request for output" : "command"} rejected: ${session}`);
       publish({ id, seq: 0, kind: "failed", message: session });
       return;
     }
-    log.info({ task, command: command[0] }, "running a command beside a task");
+    log.info(what, start.kind === "logs" ? "sending the output of a task" : "running a command beside a task");
     const onEnd = (): void => void this.#execs.delete(id);
     const exec = new TaskExec({ id, session, timeoutMs, clock, publish, pace: () => this.#pace(), onEnd });
     this.#execs.set(id, exec);
@@ -87,11 +90,20 @@ export class TaskExecs {
     for (const message of early) exec.receive(message);
   }
 
-  async #open(id: string, start: ExecStart): Promise<ExecSession | string> {
-    const { driver, taskOf, policy } = this.#options;
-    const { command, terminal, issuedAt } = start;
+  async #open(id: string, start: ExecStart | LogsStart): Promise<ExecSession | string> {
+    const { driver, taskOf, clock } = this.#options;
     if (this.#execs.size + this.#starting.size >= maxExecs) return `the robot already runs the maximum of ${maxExecs} commands`;
-    const problem = this.#once.problemOf(id, issuedAt) ?? execProblem(policy, command[0]);
+    const problem = this.#once.problemOf(id, start.issuedAt);
+    if (problem !== undefined) return problem;
+    if (start.kind === "start") return await this.#run(id, start);
+    const program = keptProgram(driver, taskOf(start.taskUid), start);
+    return typeof program === "string" ? program : openLogs(program, start, clock);
+  }
+
+  async #run(id: string, start: ExecStart): Promise<ExecSession | string> {
+    const { driver, taskOf, policy } = this.#options;
+    const { command, terminal } = start;
+    const problem = execProblem(policy, command[0]);
     if (problem !== undefined) return problem;
     const program = runningProgram(driver, taskOf(start.taskUid), start);
     if (typeof program === "string") return program;

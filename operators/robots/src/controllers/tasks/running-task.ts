@@ -22,7 +22,15 @@ export function taskProblem(
     const now = task.metadata.deletionTimestamp === undefined ? state : "being deleted";
     return { reason: "TaskNotRunning", message: `task ${name} is ${now}; only a running task gets ${what}` };
   }
-  const id = task.spec.targetRobot;
+  return robotProblem(task.spec.targetRobot ?? "", robot, { feature, what });
+}
+
+/** Why a robot cannot be asked to do something for a task of it. `what` is in the messages: `signals`. */
+export function robotProblem(
+  id: string,
+  robot: DeepReadonly<Robot> | undefined,
+  { feature, what }: { readonly feature: string; readonly what: string },
+): TaskProblem | undefined {
   if (robot?.status?.phase !== "Online" || !mayGetWork(robot)) {
     return { reason: "RobotNotOnline", message: `robot ${id} is not online; try again when it has returned` };
   }
