@@ -141,6 +141,20 @@ describe("decideRollout", () => {
     });
   });
 
+  it("updates no more robots that return if too many of those before them are unhealthy", () => {
+    const failed = (index: number) => copy(index, { revision: 2, condition: "failed" });
+    const entries = [0, 1].map((index) => ({ task: `run/${index}`, since: after(0) }));
+    const over = { ...progressing({ updating: entries }), phase: "completed" } as const;
+    const copies = [failed(0), failed(1), copy(2)];
+    const held = decide(copies, { before: over, policy: policy({ maxParallel: 2, abortThreshold: 1 }) });
+    expect(held.status).toMatchObject({ phase: "completed", reason: "UnhealthyTasks", unhealthy: 2 });
+    expect(updatingOf(held)).toEqual(["run/0", "run/1"]);
+    const tolerated = decide(copies, { before: over, policy: policy({ maxParallel: 2, abortThreshold: 2 }) });
+    expect(updatingOf(tolerated)).toEqual(["run/0", "run/1", "run/2"]);
+    // A revert updates all robots.
+    expect(updatingOf(decide(copies, { before: over, isRevert: true }))).toContain("run/2");
+  });
+
   it("skips offline robots, completes without them, and updates them when they return", () => {
     const offline = copy(1, { isOffline: true });
     const { status } = decide([copy(0, { revision: 2 }), offline], { before: progressing() });

@@ -24,7 +24,7 @@ export interface RolloutDecision {
  * **Guarantees**: at most `maxParallel` tasks are updated at the same time, including those that an earlier rollout has stopped. A task
  * is stopped only after the stored status lists it, so a crash at any point changes nothing. Without pause, canary or closed window, a rollout ends: as completed or failed. A revert does not
  * fail, and ends with every task on an online robot at its revision. Tasks on offline robots neither delay nor fail a rollout;
- * they are updated when their robot returns.
+ * they are updated when their robot returns, unless more of them than a rollout survives are unhealthy by then.
  */
 export function decideRollout(observed: RolloutObservation): RolloutDecision {
   const { revision, copies, before, now } = observed;
@@ -169,9 +169,14 @@ function holdOf(
   candidates: readonly Copy[],
   isOver: boolean,
 ): { readonly reason: string; readonly message: string } | undefined {
-  const { isPaused, isRevert, window, surplus } = observed;
+  const { isPaused, isRevert, window, surplus, policy } = observed;
   if (candidates.length === 0 && (isOver || surplus.total === 0)) return undefined;
   if (isPaused) return { reason: "Paused", message: "paused: spec.paused is true" };
+  const unhealthy = entries.unhealthy.length;
+  if (isOver && !isRevert && unhealthy > policy.maxUnhealthy) {
+    const message = `${unhealthy} tasks of robots that returned are unhealthy, at most ${policy.maxUnhealthy} allowed: the others keep their revision`;
+    return { reason: "UnhealthyTasks", message };
+  }
   const limit = canaryLimit(observed, isOver);
   if (limit !== undefined && entries.active.length === 0 && updatedCount(observed, entries) >= limit) {
     return {

@@ -33,6 +33,14 @@ it("a rollout fails with the first unhealthy task beyond its threshold", () => {
   expect(results.every(({ phase }) => phase === "failed")).toBe(true);
 });
 
+it("robots that return after a rollout do not exceed its threshold", () => {
+  // The robots of the first are away while the rollout decides, so that it completes.
+  for (const seed of [10_081, 10_181]) {
+    const { violations, phase } = new RolloutModel({ seed, policy: { maxParallel: 2, maxUnhealthy: 2 }, broken: 8 }).run();
+    expect([violations, phase]).toEqual([[], "completed"]);
+  }
+});
+
 it.each([3, 10, 25])("a spec that changes after %i steps of a rollout makes no more tasks unavailable", (changeAfter) => {
   const results = check({ policy: { maxParallel: 3 }, broken: 0, changeAfter });
   expect(results.every(({ phase }) => phase === "completed")).toBe(true);
