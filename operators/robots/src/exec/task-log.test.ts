@@ -45,7 +45,7 @@ function send(request: Partial<LogRequest> = {}): ReturnType<typeof sendTaskLog>
         opened.push(session);
         const close = (): void => {
           session.isClosed = true;
-          listener.onEnd({ problem: "the caller has gone" });
+          listener.onEnd({ problem: "the caller disconnected" });
         };
         return { write: () => Promise.resolve(), endInput() {}, resize() {}, close };
       },
@@ -87,24 +87,24 @@ it("begins anew with another attempt", async () => {
   opened[0]?.listener.onEnd({ problem: "lost", isInterrupted: true });
   await setImmediate();
   expect(opened[1]?.start).toMatchObject({ attempt: 2, from: {} });
-  opened[1]?.listener.onEnd({ problem: "the robot's agent stops" });
-  expect(await sent).toEqual({ problem: "the robot's agent stops" });
+  opened[1]?.listener.onEnd({ problem: "the robot's agent is stopping" });
+  expect(await sent).toEqual({ problem: "the robot's agent is stopping" });
 });
 
-it("waits for a robot that is not online, until the reader has gone", async () => {
+it("waits for a robot that is not online, until the reader disconnected", async () => {
   robot = offline;
   const sent = send();
   await robotIs(offline);
   expect(heard).toEqual(["robot robot-001 is not online; waiting for the robot"]);
   gone.abort();
-  expect(await sent).toEqual({ problem: "the reader has gone" });
+  expect(await sent).toEqual({ problem: "the reader disconnected" });
   expect([opened, listeners.size]).toEqual([[], 0]);
 });
 
-it("ends the output on the robot when the reader has gone", async () => {
+it("ends the output on the robot when the reader disconnected", async () => {
   const sent = send();
   gone.abort();
-  expect(await sent).toEqual({ problem: "the caller has gone" });
+  expect(await sent).toEqual({ problem: "the caller disconnected" });
   expect(opened[0]?.isClosed).toBe(true);
 });
 

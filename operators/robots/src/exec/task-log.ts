@@ -62,7 +62,7 @@ export async function sendTaskLog(options: TaskLogOptions): Promise<ExecEnd> {
     reader.notice(end.problem);
     isWaiting = true;
   }
-  return { problem: "the reader has gone" };
+  return { problem: "the reader disconnected" };
 }
 
 function find({ task: name, taskNamed, robotNamed }: TaskLogOptions): Found {
@@ -131,7 +131,7 @@ function readFromRobot(
   });
 }
 
-/** Resolves when a Task or a Robot has changed, or the reader has gone. */
+/** Resolves when a Task or a Robot has changed, or the reader disconnected. */
 function nextChange({ onChange, reader }: TaskLogOptions): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

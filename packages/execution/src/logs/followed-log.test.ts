@@ -142,7 +142,7 @@ it("does not repeat what a rotation has copied and not truncated yet", async () 
   await parts.return(undefined);
 });
 
-it("ends when its reader has gone", async () => {
+it("ends when its reader disconnects", async () => {
   const reader = new AbortController();
   const parts = read({ isFollowing: true, signal: reader.signal });
   const waiting = parts.next();
