@@ -39,7 +39,7 @@ export class ExecAccess {
     this.#isLocalToken = localToken === undefined ? undefined : equalsSecret(localToken);
   }
 
-  /** The name of the user who has a right on a Task, or why the request is rejected. */
+  /** The name of the user, if they have the right on the Task; otherwise why the request is rejected. */
   async authorize(request: IncomingMessage, key: TaskKey, right: TaskRight): Promise<{ user: string } | Refusal> {
     const token = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
     if (token === undefined) return { status: 401, message: "a bearer token is required" };

@@ -75,7 +75,7 @@ it("ends a command that its robot does not end in time", async () => {
   const { clock, ends, open } = setUp();
   open();
   await clock.advance(start.timeoutMs + execPingMs);
-  expect(ends).toEqual([{ problem: "the command ran for its maximum of 60 s" }]);
+  expect(ends).toEqual([{ problem: "the command exceeded its time limit of 60 s" }]);
 });
 
 it("limits the number of commands, and ends all when it stops", () => {
