@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import { watched } from "@keelson/client/testing";
 import { Sandbox, SandboxPool } from "@keelson/sandboxes";
 import { expect, it } from "vitest";
+import { inheritedDescriptor } from "../testing/keelson-process.ts";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { programsOf } from "../testing/processes-of.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
@@ -57,6 +58,9 @@ it("sandboxes and their agents survive kill -9 of keelson up without duplicates,
     expect(programsOf(folder.path, "sleep 7777").filter((command) => command.startsWith("sleep")).length).toBe(1);
     const done = await sandboxCommand(keelson, ["exec", "mine", "--", "sh", "-c", "echo in $((20 + 3)); exit 9"]);
     expect(done).toMatchObject({ code: 9, stdout: "in 23\n" });
+    // `startTestKeelson` leaves it a descriptor of the machine's root.
+    const descriptors = await sandboxCommand(keelson, ["exec", "mine", "--", "sh", "-c", "ls /proc/[0-9]*/fd"]);
+    expect(descriptors.stdout.split(/\s+/)).not.toContain(String(inheritedDescriptor));
     expect(JSON.parse((await sandboxCommand(keelson, ["get", "mine", "-o", "json"])).stdout)).toMatchObject({
       sandboxName: "mine",
       phase: "Running",

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -37,14 +38,28 @@ export function startKeelson(args: readonly string[], options: StartOptions = {}
   return startNodeProgram([command, ...args], options);
 }
 
+/** A descriptor of the root folder that every process of {@link startKeelson} inherits. No program that it runs may get it. */
+export const inheritedDescriptor = 40;
+
+/** Starts Node.js with {@link inheritedDescriptor}. */
+function spawnNode(args: readonly string[], options: StartOptions): ChildProcess {
+  const unused = Array.from({ length: inheritedDescriptor - 3 }, () => "ignore" as const);
+  const root = openSync("/", "r");
+  try {
+    return spawn(process.execPath, args, {
+      stdio: [options.input === undefined ? "ignore" : "pipe", "pipe", "pipe", ...unused, root],
+      env: { ...process.env, ...options.env },
+      ...(options.cwd ? { cwd: options.cwd } : {}),
+      ...(options.user === undefined ? {} : { uid: options.user, gid: options.user }),
+    });
+  } finally {
+    closeSync(root);
+  }
+}
+
 /** Starts Node.js with `args`, otherwise like {@link startKeelson}. */
 export function startNodeProgram(args: readonly string[], options: StartOptions = {}): KeelsonProcess {
-  const child = spawn(process.execPath, args, {
-    stdio: [options.input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
-    env: { ...process.env, ...options.env },
-    ...(options.cwd ? { cwd: options.cwd } : {}),
-    ...(options.user === undefined ? {} : { uid: options.user, gid: options.user }),
-  });
+  const child = spawnNode(args, options);
   child.stdin?.end(options.input);
   let text = "";
   const watchers = new Set<() => void>();

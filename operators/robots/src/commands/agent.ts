@@ -3,6 +3,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { setOwn } from "@keelson/api-machinery";
+import { closeInheritedDescriptors } from "@keelson/execution/descriptors";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import {
   durationFlag,
@@ -81,6 +82,7 @@ export function createAgentCommand(startAgent: StartAgent): CommandDefinition {
 }
 
 async function run(context: CommandContext, startAgent: StartAgent): Promise<number> {
+  closeInheritedDescriptors();
   let options: AgentOptions;
   try {
     options = await readAgentFlags(context);

@@ -1,9 +1,12 @@
 import { systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
+import { closeInheritedDescriptors } from "@keelson/execution/descriptors";
 import { agentSettings } from "./agent-settings.ts";
 import { runAgent } from "./run-agent.ts";
 
 /* Runs an agent, configured by the environment of its Pod. */
+
+closeInheritedDescriptors();
 
 const say = (level: string, fields: object, message: string): void =>
   void process.stderr.write(`${JSON.stringify({ level, time: new Date().toISOString(), message, ...readable(fields) })}\n`);

@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { closeInheritedDescriptors } from "@keelson/execution/descriptors";
 import type { CommandDefinition } from "@keelson/operator";
 import { agentSettings, defaultAgentDir } from "../agent/agent-settings.ts";
 import { agentDrivers } from "../agent/agent-drivers.ts";
@@ -57,6 +58,7 @@ export const agentCommand: CommandDefinition = {
     },
   ],
   async run(context) {
+    closeInheritedDescriptors();
     const { clock, log, signal, stdout, stderr } = context;
     const flag = (name: string): string | undefined => {
       const value = context.flags[name];

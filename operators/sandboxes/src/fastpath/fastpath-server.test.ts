@@ -72,6 +72,23 @@ it("answers what is not HTTP with an error, and closes open connections when it 
   server = await startFastPathServer({ bindAddress: "127.0.0.1", port: 0, authorize, routes: () => {} });
 });
 
+it("serves callers while others hold more connections than the maximum without authenticating", async () => {
+  const { fastPath } = createFastPathClient({ baseUrl: server.url, token });
+  await fastPath.listSandboxes({});
+  const settings = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+  const held = Array.from({ length: manyConnections }, () => {
+    const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+    socket.on("error", () => {}).resume();
+    socket.write(Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), settings]));
+    return socket;
+  });
+  await Promise.all(held.map((socket) => once(socket, "connect")));
+  await once(held[0] ?? expect.fail(), "close");
+  const late = createFastPathClient({ baseUrl: server.url, token });
+  for (const client of [fastPath, late.fastPath]) expect((await client.listSandboxes({})).items).toHaveLength(1);
+  for (const socket of held) socket.destroy();
+});
+
 it("forgets TLS connections that have ended, whether their handshake succeeded or not", async () => {
   const now = Date.now();
   const validity = { notBefore: new Date(now - 3_600_000), notAfter: new Date(now + 3_600_000) };

@@ -5,6 +5,7 @@ import { type AddressInfo, createServer, type Server as NetServer, type Socket }
 import { createServer as createTlsServer, type SecureContextOptions, type Server as TlsServer, type TLSSocket } from "node:tls";
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { ConnectionLimit } from "../connections/connection-limit.ts";
 import { contextOf } from "./access/caller-connection.ts";
 import type { TlsMaterial } from "./tls/serving-tls.ts";
 
@@ -48,12 +49,13 @@ const tlsHandshake = 0x16;
  */
 export async function startFastPathServer(options: FastPathServerOptions): Promise<FastPathServer> {
   const { routes, authorize, tls, isTlsRequired = false } = options;
+  const connections = new ConnectionLimit(maxConnections);
   const handler = connectNodeAdapter({
     ...{ routes, readMaxBytes: maxMessageBytes },
     interceptors: [authorize],
-    contextValues: ({ socket }) => contextOf(socket),
+    contextValues: ({ socket }) => contextOf(socket, (caller) => connections.assign(socket, caller)),
   });
-  const server = new FastPathListener(handler, tls);
+  const server = new FastPathListener(handler, tls, connections);
   await server.listen(options.port, options.bindAddress, isTlsRequired ? "https" : "http");
   return server;
 }
@@ -67,9 +69,10 @@ class FastPathListener implements FastPathServer {
   readonly #http2: Http2Server;
   readonly #http1: HttpServer;
   readonly #tls: TlsServer | undefined;
-  readonly #sockets = new Set<Socket>();
+  readonly #connections: ConnectionLimit;
 
-  constructor(handler: Handler, tls: TlsMaterial | undefined) {
+  constructor(handler: Handler, tls: TlsMaterial | undefined, connections: ConnectionLimit) {
+    this.#connections = connections;
     this.#http2 = createHttp2Server({ settings: { maxConcurrentStreams: 256 } }, handler);
     this.#http2.on("session", (session) => session.on("error", () => {}));
     this.#http1 = createHttpServer({ requestTimeout: 0, headersTimeout: 10_000, keepAliveTimeout: 60_000 }, handler);
@@ -90,19 +93,14 @@ class FastPathListener implements FastPathServer {
   }
 
   async close(): Promise<void> {
-    for (const socket of this.#sockets) socket.destroy();
+    this.#connections.closeAll();
     this.#http1.close();
     this.#http2.close();
     await new Promise<void>((resolve) => this.#listener.close(() => resolve()));
   }
 
   #accept(socket: Socket): void {
-    if (this.#sockets.size >= maxConnections) {
-      socket.destroy();
-      return;
-    }
-    this.#sockets.add(socket);
-    socket.once("close", () => this.#sockets.delete(socket));
+    this.#connections.add(socket);
     socket.on("error", () => socket.destroy());
     socket.setTimeout(firstByteTimeoutMs, () => socket.destroy());
     socket.once("data", (data: Buffer) => {

@@ -12,13 +12,15 @@ export interface NetworkAddresses {
 
 /**
  * Addresses that `internet` does not include: this host, private networks, link-local addresses with the metadata services of clouds, and
- * multicast (IANA IPv4 special-purpose address registry).
+ * multicast (IANA IPv4 special-purpose address registry). Azure answers its virtual machines on a public address, 168.63.129.16, with
+ * their configuration.
  */
 export const privateNetworks: readonly string[] = [
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",
   "127.0.0.0/8",
+  "168.63.129.16/32",
   "169.254.0.0/16",
   "172.16.0.0/12",
   "192.0.0.0/24",

@@ -27,6 +27,7 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("a sandbox of
       fetchScript("10.1.0.2", 80),
       fetchScript("10.1.0.1", 80),
       fetchScript("169.254.169.254", 80),
+      fetchScript("168.63.129.16", 80),
       fetchScript("198.18.0.1", 80),
       // The host's end of its own link.
       'read -r _ gateway </etc/resolv.conf; (exec 3<>/dev/tcp/$gateway/80) 2>/dev/null || echo "no gateway"',
@@ -34,11 +35,17 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("a sandbox of
     ].join("; ");
     const { results, leftovers } = await run({ network: "internet", script });
     expect(results[0]?.output).toBe(
-      "203.0.113.10:80\n203.0.113.66:443\nno 10.1.0.2:80\nno 10.1.0.1:80\nno 169.254.169.254:80\nno 198.18.0.1:80\nno gateway\n1\nCapEff:\t0000000000000000\n",
+      "203.0.113.10:80\n203.0.113.66:443\nno 10.1.0.2:80\nno 10.1.0.1:80\nno 169.254.169.254:80\nno 168.63.129.16:80\nno 198.18.0.1:80\nno gateway\n1\nCapEff:\t0000000000000000\n",
     );
-    expect(results[0]?.denied?.count).toBe(5);
+    expect(results[0]?.denied?.count).toBe(6);
     expect(results[0]?.denied?.destinations).toEqual(
-      expect.arrayContaining(["10.1.0.1:80/tcp", "10.1.0.2:80/tcp", "169.254.169.254:80/tcp", "198.18.0.1:80/tcp"]),
+      expect.arrayContaining([
+        "10.1.0.1:80/tcp",
+        "10.1.0.2:80/tcp",
+        "168.63.129.16:80/tcp",
+        "169.254.169.254:80/tcp",
+        "198.18.0.1:80/tcp",
+      ]),
     );
     expect(leftovers).toBe("");
   });

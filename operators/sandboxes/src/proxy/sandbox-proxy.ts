@@ -9,10 +9,11 @@ import {
   STATUS_CODES,
 } from "node:http";
 import { createServer as createHttpsServer, type Server as HttpsServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
+import { ConnectionLimit } from "../connections/connection-limit.ts";
 import type { TlsMaterial } from "../fastpath/tls/serving-tls.ts";
 import { answerOf, closeOf, requireWebSocket } from "./proxied-connection.ts";
 import { cookieName, requestHeaders, responseHeaders } from "./proxied-headers.ts";
@@ -71,7 +72,7 @@ class HttpSandboxProxy implements SandboxProxy {
   url = "";
   readonly #options: SandboxProxyOptions;
   readonly #server: Server | HttpsServer;
-  readonly #sockets = new Set<Duplex>();
+  readonly #connections = new ConnectionLimit(maxConnections);
   /** Requests in progress, by sandbox id. */
   readonly #open = new Map<string, number>();
 
@@ -95,11 +96,7 @@ class HttpSandboxProxy implements SandboxProxy {
             ...{ ...limits, handshakeTimeout: headersTimeoutMs },
             ...{ cert: tls.certificate, key: tls.key, minVersion: "TLSv1.2" as const },
           });
-    this.#server.maxConnections = maxConnections;
-    this.#server.on("connection", (socket) => {
-      this.#sockets.add(socket);
-      socket.once("close", () => this.#sockets.delete(socket));
-    });
+    this.#server.on("connection", (socket: Socket) => this.#connections.add(socket));
     this.#server.on("request", (incoming, response) => void this.#serve(incoming, response));
     this.#server.on(
       "upgrade",
@@ -121,7 +118,7 @@ class HttpSandboxProxy implements SandboxProxy {
   }
 
   async close(): Promise<void> {
-    for (const socket of this.#sockets) socket.destroy();
+    this.#connections.closeAll();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
   }
 
@@ -221,8 +218,9 @@ class HttpSandboxProxy implements SandboxProxy {
   }
 
   /** Counts a request until it closes, and closes its connection when its access ends. **Errors**: `ProxyError` above the limit. */
-  #use({ sandboxId, expiresAtMs }: GrantedRequest, socket: Duplex, closed: AbortSignal): void {
+  #use({ sandboxId, expiresAtMs }: GrantedRequest, socket: Socket, closed: AbortSignal): void {
     closed.throwIfAborted();
+    this.#connections.assign(socket, sandboxId);
     const { clock } = this.#options;
     const count = this.#open.get(sandboxId) ?? 0;
     if (count >= maxRequestsPerSandbox)

@@ -229,6 +229,16 @@ describe.runIf(isRoot).each(kinds)("code in a sandbox (%s)", (name) => {
     expect(await exec(neighbour, "echo", "alive")).toBe("alive\n");
   });
 
+  it("cannot keep more than its memory in the queues of sockets", async () => {
+    const send = 'for (1..4) { send($sender, "x" x 50000, 0, getsockname($socket)); }';
+    const open = `socket(my $socket, AF_INET, SOCK_DGRAM, 0); bind($socket, sockaddr_in(0, INADDR_LOOPBACK)); push @all, $socket; ${send}`;
+    const count = "for (@all) { while (defined recv($_, my $part, 65536, MSG_DONTWAIT)) { $total += length $part; } }";
+    const flood = `use Socket; socket(my $sender, AF_INET, SOCK_DGRAM, 0); for (1..700) { ${open} } ${count} print $total;`;
+    const output = await attack(["perl", "-e", flood], { memory: "48Mi" });
+    expect(Number(output)).toBeGreaterThan(0);
+    expect(Number(output)).toBeLessThan(48 << 20);
+  });
+
   it("cannot fill the disk: its folders have a size and a number of files, and nothing else can be written", async () => {
     const write = (path: string): string =>
       `head -c 100000000 /dev/zero >${path} 2>/dev/null; stat -c %s ${path} 2>/dev/null || echo none`;

@@ -5,10 +5,24 @@
 
 /** EPERM. */
 const notPermitted = 1;
+/** EPROTONOSUPPORT. */
+const notSupported = 93;
 
 type Numbers = readonly [x64: number, arm64: number];
 
-const calls: Readonly<Record<string, { readonly numbers: Numbers; readonly args: string }>> = {
+interface Attempt {
+  readonly numbers: Numbers;
+  readonly args: string;
+  /** The filter's answer. Default: EPERM. */
+  readonly answer?: number;
+}
+
+const socket: Numbers = [41, 198];
+const ioctl: Numbers = [16, 29];
+/** Of a register of which the kernel reads the lower half, such as that of a domain. */
+const upperHalf = 2 ** 32;
+
+const calls: Readonly<Record<string, Attempt>> = {
   // Without a filter: EFAULT.
   io_uring_setup: { numbers: [425, 425], args: "1, 0" },
   // UFFD_USER_MODE_ONLY, which needs no privilege.
@@ -30,9 +44,24 @@ const calls: Readonly<Record<string, { readonly numbers: Numbers; readonly args:
   kexec_load: { numbers: [246, 104], args: "0, 0, 0, 0" },
   init_module: { numbers: [175, 105], args: '0, 0, ""' },
   reboot: { numbers: [169, 142], args: "0, 0, 0, 0" },
+  // TIOCSTI and TIOCLINUX. Without a filter: ENOTTY.
+  typing: { numbers: ioctl, args: "0, 0x5412, 0" },
+  "typing in a console": { numbers: ioctl, args: "0, 0x541c, 0" },
+  "typing, with an upper half": { numbers: ioctl, args: `0, ${upperHalf + 0x5412}, 0` },
+  // The hypervisor's sockets.
+  vsock: { numbers: socket, args: "40, 1, 0" },
+  "vsock, with an upper half": { numbers: socket, args: `${upperHalf + 40}, 1, 0` },
+  alg: { numbers: socket, args: "38, 5, 0" },
+  tipc: { numbers: socket, args: "30, 2, 0" },
+  "pair of tipc": { numbers: [53, 199], args: "30, 2, 0, $pair" },
+  // SCTP, which the kernel may load.
+  sctp: { numbers: socket, args: "2, 1, 132" },
+  "packets in sequence": { numbers: socket, args: "2, 5, 0" },
+  // NETLINK_USERSOCK, which queues messages in memory that is not counted.
+  "netlink between programs": { numbers: socket, args: "16, 3, 2", answer: notSupported },
 };
 
-/** A Perl program that makes each call and prints the names of those that were not rejected with EPERM, with their error number. */
+/** A Perl program that makes each call and prints the names of those that the filter did not reject, with their error number. */
 export function dangerousCallsProgram(arch: string = process.arch): string {
   const lines = Object.entries(calls).map(
     ([
@@ -40,11 +69,12 @@ export function dangerousCallsProgram(arch: string = process.arch): string {
       {
         numbers: [x64, arm64],
         args,
+        answer = notPermitted,
       },
     ]) => {
       const number = arch === "arm64" ? arm64 : x64;
       // syscall() does not accept literal strings.
-      return `$! = 0; @a = (${args}); $r = syscall(${number}, @a); print "${name} $r " . ($! + 0) . "\\n" unless $r == -1 && $! == ${notPermitted};`;
+      return `$! = 0; @a = (${args.replace("$pair", '"x" x 8')}); $r = syscall(${number}, @a); print "${name} $r " . ($! + 0) . "\\n" unless $r == -1 && $! == ${answer};`;
     },
   );
   return `${lines.join("\n")}\nprint "done\\n";`;

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { seccompFilter } from "./seccomp-filter.ts";
+import { ociSeccomp, seccompFilter, type SocketAccess } from "./seccomp-filter.ts";
 import { allowedCalls, checkedCalls } from "./system-calls.ts";
 
 const x64 = 0xc000_003e;
@@ -19,6 +19,7 @@ function run(filter: Buffer, arch: number, number: number, args: readonly number
     if (code === 0x20) accumulator = data.readUInt32LE(k);
     else if (code === 0x15) at += accumulator === k ? yes : no;
     else if (code === 0x35) at += accumulator >= k ? yes : no;
+    else if (code === 0x54) accumulator &= k;
     else if (code === 0x45) at += (accumulator & k) !== 0 ? yes : no;
     else if (code === 0x06) return k === 0x7fff_0000 ? "allow" : k === 0x8000_0000 ? "kill" : k & 0xffff;
     else throw new Error(`instruction ${code}`);
@@ -95,6 +96,97 @@ test.each(architectures)("checks the arguments of clone, ioctl, socket and perso
   expect([socket(1), socket(2), socket(10), socket(40), socket(38)]).toEqual(["allow", "allow", "allow", 1, 1]);
   const personality = (value: number): string | number => run(filter, arch, checkedCalls.personality[index], [value]);
   expect([personality(0), personality(0xffffffff), personality(0x40000)]).toEqual(["allow", "allow", 1]);
+});
+
+/** [domain, type, protocol] and what is expected of programs that may open `any` socket, or those of the `internet`. */
+const sockets: readonly (readonly [readonly [number, number, number], string | number, string | number])[] = [
+  [[1, 1, 0], "allow", "allow"],
+  [[2, 1, 6], "allow", "allow"],
+  [[10, 0x80801, 262], "allow", "allow"],
+  [[2, 2, 17], "allow", "allow"],
+  [[10, 2, 58], "allow", "allow"],
+  [[16, 0x80003, 0], "allow", "allow"],
+  // SCTP, DCCP, UDP over a stream, raw packets.
+  [[2, 1, 132], "allow", 1],
+  [[2, 6, 33], "allow", 1],
+  [[2, 1, 17], "allow", 1],
+  [[2, 3, 1], "allow", 1],
+  // NETLINK_USERSOCK, NETLINK_AUDIT.
+  [[16, 3, 2], "allow", 93],
+  [[16, 3, 9], "allow", 93],
+  // AF_CAN, AF_BLUETOOTH, AF_TIPC, AF_PACKET.
+  ...[29, 31, 30, 17].map((domain) => [[domain, 3, 0], "allow", 1] as const),
+  [[40, 1, 0], 1, 1],
+  [[38, 5, 0], 1, 1],
+];
+
+test.each(architectures)("limits sockets on %s", (processor, arch, index) => {
+  for (const [args, ...expected] of sockets) {
+    const answers = (["any", "internet"] as const).map((access) =>
+      run(seccompFilter(processor, access) ?? Buffer.alloc(0), arch, checkedCalls.socket[index], args),
+    );
+    expect([args, ...answers]).toEqual([args, ...expected]);
+  }
+  const pair = (access: SocketAccess, domain: number): string | number =>
+    run(seccompFilter(processor, access) ?? Buffer.alloc(0), arch, checkedCalls.socketpair[index], [domain]);
+  expect([pair("any", 30), pair("internet", 30), pair("internet", 1)]).toEqual(["allow", 1, "allow"]);
+});
+
+interface OciProfile {
+  readonly syscalls: readonly {
+    readonly names: readonly string[];
+    readonly action: string;
+    readonly errnoRet?: number;
+    readonly args?: readonly { index: number; op: string; value: number; valueTwo?: number }[];
+  }[];
+}
+
+/** Interprets a profile as runc does: it compares registers of 64 bits, and takes conditions on the same argument as alternatives. */
+function runOci(access: SocketAccess, name: string, args: readonly number[]): string | number {
+  const holds = ({
+    index,
+    op,
+    value,
+    valueTwo = 0,
+  }: {
+    index: number;
+    op: string;
+    value: number;
+    valueTwo?: number;
+  }): boolean => {
+    const register = BigInt(args[index] ?? 0);
+    if (op === "SCMP_CMP_EQ") return register === BigInt(value);
+    if (op === "SCMP_CMP_NE") return register !== BigInt(value);
+    return op === "SCMP_CMP_MASKED_EQ" && (register & BigInt(value)) === BigInt(valueTwo);
+  };
+  const { syscalls } = ociSeccomp(access) as unknown as OciProfile;
+  const matching = syscalls.filter(({ names, args: conditions = [] }) => {
+    if (!names.includes(name)) return false;
+    const isRepeated = new Set(conditions.map(({ index }) => index)).size < conditions.length;
+    return isRepeated ? conditions.some(holds) : conditions.every(holds);
+  });
+  const answers = new Set(matching.map(({ action, errnoRet }) => (action === "SCMP_ACT_ALLOW" ? "allow" : (errnoRet ?? 1))));
+  expect(answers.size).toBeLessThan(2);
+  return [...answers][0] ?? 1;
+}
+
+test("an OCI runtime checks the same arguments, also if only the lower half of a register is used", () => {
+  const high = 2 ** 32;
+  for (const [[domain, ...rest], ...expected] of sockets) {
+    const answers = (["any", "internet"] as const).map((access) => runOci(access, "socket", [domain, ...rest]));
+    expect([domain, rest, ...answers]).toEqual([domain, rest, ...expected]);
+    expect(runOci("any", "socket", [high + domain, ...rest])).toBe(1);
+  }
+  for (const request of [0x5412, 0x541c])
+    expect([runOci("any", "ioctl", [0, request]), runOci("any", "ioctl", [0, high + request])]).toEqual([1, 1]);
+  for (const request of [0, 0x5401, 0x5411, 0x5413, 0x541b, 0x541d, 0x541e, 0x5410, 0x80045430, 0xffffffff])
+    expect([request, runOci("any", "ioctl", [0, request])]).toEqual([request, "allow"]);
+  expect([runOci("internet", "socketpair", [30, 1, 0]), runOci("internet", "socketpair", [1, 1, 0])]).toEqual([1, "allow"]);
+  expect([
+    runOci("any", "clone", [0x11]),
+    runOci("any", "clone", [0x10000011]),
+    runOci("any", "personality", [0x40000]),
+  ]).toEqual(["allow", 1, 1]);
 });
 
 test("kills or denies calls through another architecture's table", () => {

@@ -268,7 +268,6 @@ export const allowedCalls: Readonly<Record<string, SystemCallNumbers>> = {
   sigaltstack: [131, 132],
   signalfd: [282, undefined],
   signalfd4: [289, 74],
-  socketpair: [53, 199],
   splice: [275, 76],
   stat: [4, undefined],
   statfs: [137, 43],
@@ -315,4 +314,5 @@ export const checkedCalls = {
   ioctl: [16, 29],
   personality: [135, 92],
   socket: [41, 198],
+  socketpair: [53, 199],
 } as const;

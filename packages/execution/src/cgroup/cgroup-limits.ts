@@ -74,6 +74,9 @@ function write(folder: string, settings: Settings): void {
   for (const [file, value] of settings) writeFileSync(join(folder, file), value);
 }
 
+/** The limit of the buffers of sockets, which cgroups of version 1 count separately. */
+const socketLimit = "memory.kmem.tcp.limit_in_bytes";
+
 /** Sets a memory limit, without swap: a program at its limit is killed instead. Machines without swap accounting lack the file. */
 function setMemoryLimit(folder: string, version: 1 | 2, settings: Settings): void {
   const swap = join(folder, version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
@@ -88,4 +91,13 @@ function setMemoryLimit(folder: string, version: 1 | 2, settings: Settings): voi
     write(folder, [...swapSettings, ...settings]);
   }
   write(folder, swapSettings);
+  if (version === 1) for (const [, bytes] of settings) limitSockets(folder, Number(bytes));
+}
+
+/**
+ * Limits the buffers of sockets in the cgroup `folder` of version 1. Machines whose kernel does not count them lack the file. Version 2
+ * counts them as memory.
+ */
+export function limitSockets(folder: string, bytes: number): void {
+  if (existsSync(join(folder, socketLimit))) write(folder, [[socketLimit, String(bytes)]]);
 }

@@ -89,6 +89,7 @@ test("reports a cgroup that cannot be removed yet and ignores a missing one", ()
 test("tracks a program in version 1 on a hybrid machine, and forbids forks before a kill", () => {
   for (const controller of ["memory", "pids"])
     put(`${controller}/own/p`, { "cgroup.procs": "7\n", tasks: "", "pids.max": "9" });
+  put("memory/own/p", { "memory.kmem.tcp.limit_in_bytes": "" });
   for (const controller of ["memory", "pids"]) put(`${controller}/own`, { "cgroup.procs": "" });
   put("unified/own", { "cgroup.procs": "", "cgroup.controllers": "", "cgroup.subtree_control": "" });
   const mounts = [
@@ -101,6 +102,7 @@ test("tracks a program in version 1 on a hybrid machine, and forbids forks befor
     ["memory", "pids"].map((controller) => join(mount, controller, "own/p/tasks")),
   );
   expect(get("memory/own/p", "memory.limit_in_bytes")).toBe("9");
+  expect(get("memory/own/p", "memory.kmem.tcp.limit_in_bytes")).toBe("9");
   expect(entryFilesOf(hierarchies, "p")).toHaveLength(2);
   expect(createCgroup(hierarchies, "p", {}, "all").entryFiles).toHaveLength(3);
   sealCgroup(hierarchies, "p");

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { type CgroupHierarchy, discoverCgroups, listHierarchies, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
 import { limitGroup } from "../cgroup/group-limits.ts";
 import { type ProgramGroup, shareCpu } from "../cgroup/program-group.ts";
-import type { TerminalSize } from "../driver.ts";
+import { limitSockets } from "../cgroup/cgroup-limits.ts";
+import type { Limits, TerminalSize } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
 import type { ProcessTree } from "../process/process-tree.ts";
@@ -51,6 +52,13 @@ export class ContainerContext {
   /** The hierarchies in which the runtime created the program's cgroup. */
   hierarchiesOf({ tag }: ProgramFolder): readonly CgroupHierarchy[] {
     return [...this.#grouped, ...this.#ungrouped].filter(({ parent }) => existsSync(join(parent, tag, "cgroup.procs")));
+  }
+
+  /** Limits the buffers of a program's sockets, which runc does not, to its memory. */
+  limitSockets(folder: ProgramFolder, { memoryBytes }: Limits): void {
+    if (memoryBytes === undefined) return;
+    for (const { parent, version, controllers } of this.hierarchiesOf(folder))
+      if (version === 1 && controllers.has("memory")) limitSockets(join(parent, folder.tag), memoryBytes);
   }
 
   /** The processes of a program. */

@@ -5,6 +5,7 @@ import { dirname } from "node:path";
 import { removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
 import type { ProgramGroup } from "../cgroup/program-group.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
+import type { SocketAccess } from "../bubblewrap/seccomp-filter.ts";
 import type { BindMount } from "../isolation.ts";
 import {
   type Identity,
@@ -45,6 +46,8 @@ export interface ContainerdLauncherOptions {
   readonly binds: readonly BindMount[];
   /** See `ContainerdDriverOptions.group`. */
   readonly group?: ProgramGroup;
+  /** See `ContainerdDriverOptions.sockets`. */
+  readonly sockets?: SocketAccess;
   /** See `ContainerdDriverOptions.onCreated`. */
   readonly onCreated?: (id: string, pid: number) => Promise<void>;
 }
@@ -70,6 +73,7 @@ class ContainerdLauncher implements Launcher {
   readonly #api: ContainerdApi;
   readonly #context: ContainerContext;
   readonly #binds: readonly BindMount[];
+  readonly #sockets: SocketAccess | undefined;
   readonly #now: () => number;
   readonly #onCreated: ContainerdLauncherOptions["onCreated"];
   readonly #bootId = readBootId();
@@ -78,6 +82,7 @@ class ContainerdLauncher implements Launcher {
     this.#api = options.api;
     this.#context = new ContainerContext(options);
     this.#binds = options.binds;
+    this.#sockets = options.sockets;
     this.#now = options.now;
     this.#onCreated = options.onCreated;
   }
@@ -93,6 +98,7 @@ class ContainerdLauncher implements Launcher {
           try {
             const { runtime, network } = spec.isolation ?? {};
             if (runtime === "runsc" && network === "none") await enableLoopback(task.pid);
+            this.#context.limitSockets(folder, spec.limits ?? {});
             if (spec.terminal !== undefined) await this.#context.resize(folder, spec.terminal);
             await this.#onCreated?.(folder.id, task.pid).catch(async (error: unknown) => {
               await this.sweep(folder, request.deadlines);
@@ -161,6 +167,7 @@ class ContainerdLauncher implements Launcher {
     const plan = await planContainer(request, {
       cgroupParent: cgroupParent(namespace, this.#context.group),
       binds: this.#binds,
+      ...(this.#sockets !== undefined && { sockets: this.#sockets }),
       ...(imageRoot !== undefined && { imageRoot }),
       ...(firstId !== undefined && { firstId }),
     });

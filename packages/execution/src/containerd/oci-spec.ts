@@ -1,7 +1,7 @@
 import { cpuPeriodMicros, cpuQuotaMicros } from "../cgroup/cgroup-limits.ts";
 import type { Limits } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
-import { ociSeccomp } from "../bubblewrap/seccomp-filter.ts";
+import { ociSeccomp, type SocketAccess } from "../bubblewrap/seccomp-filter.ts";
 import type { UserIds } from "../program/users/user.ts";
 import { idRangeSize } from "./id-range.ts";
 
@@ -27,6 +27,8 @@ export interface OciProgram {
   readonly isRootWritable: boolean;
   /** Names as `CAP_CHOWN`. */
   readonly capabilities: readonly string[];
+  /** What it may open with socket(2). Default `any`. */
+  readonly sockets?: SocketAccess;
   /** First host id of the program's own range of user and group ids, see `id-range.ts`. Default: the host's ids. */
   readonly firstId?: number;
 }
@@ -171,7 +173,7 @@ export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> 
       ...isolationOf(program),
       maskedPaths,
       readonlyPaths,
-      seccomp: ociSeccomp(),
+      seccomp: ociSeccomp(program.sockets),
     },
   };
 }

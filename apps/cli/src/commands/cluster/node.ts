@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { resolve } from "node:path";
 import { findConnection } from "@keelson/client";
 import { aborted, listenForShutdown } from "@keelson/controller/shutdown";
+import { closeInheritedDescriptors } from "@keelson/execution/descriptors";
 import {
   type FlagDefinition,
   type FlagValues,
@@ -76,6 +77,7 @@ export const defineNodeCommand: DefineCommand = (command, setExitCode) => {
 };
 
 async function runNode(values: FlagValues): Promise<number> {
+  closeInheritedDescriptors();
   const read = readFlags(values);
   const { transport, ...connection } = await findConnection({
     kubeconfig: textOf(values["kubeconfig"]),

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown, type Shutdown } from "@keelson/controller/shutdown";
+import { closeInheritedDescriptors } from "@keelson/execution/descriptors";
 import {
   type FlagDefinition,
   type FlagValues,
@@ -161,6 +162,7 @@ const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
 async function up(options: UpOptions): Promise<number> {
   const { dataDir } = options.local;
+  closeInheritedDescriptors();
   // Files that other users could change would give them the rights of this one.
   process.umask(process.umask() | 0o022);
   const reportReady = readyReporter();

@@ -32,6 +32,7 @@ type Call = UnaryRequest | StreamRequest;
 export function authorizeCalls(access: CallAccess): Interceptor {
   return (next) => async (request) => {
     const user = await authenticate(request, access);
+    request.contextValues.get(callerConnectionKey).onAuthenticated(typeof user === "string" ? user : user.username);
     if (user === "holder of the static token") return next(request);
     if (!request.stream) {
       await authorize(user, request.method, request.message, access);

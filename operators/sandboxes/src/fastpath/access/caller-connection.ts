@@ -7,20 +7,21 @@ export interface CallerConnection {
   readonly isEncrypted: boolean;
   /** The user of a client certificate of the cluster's authority, with the end of its validity in milliseconds since the epoch. */
   readonly certificate: () => { readonly user: AuthenticatedUser; readonly notAfterMs: number } | undefined;
+  /** Called with the name of the caller once it has authenticated. */
+  readonly onAuthenticated: (caller: string) => void;
 }
 
 /** Key of the {@link CallerConnection} in a call's context. */
 export const callerConnectionKey = createContextKey<CallerConnection>(
-  { isEncrypted: false, certificate: () => undefined },
+  { isEncrypted: false, certificate: () => undefined, onAuthenticated: () => {} },
   { description: "connection of the caller" },
 );
 
 /** The context of a call that arrived on this socket. */
-export function contextOf(socket: unknown): ContextValues {
-  const values = createContextValues();
-  return isTlsSocket(socket)
-    ? values.set(callerConnectionKey, { isEncrypted: true, certificate: () => certificateUser(socket) })
-    : values;
+export function contextOf(socket: unknown, onAuthenticated: CallerConnection["onAuthenticated"]): ContextValues {
+  const isEncrypted = isTlsSocket(socket);
+  const certificate = (): ReturnType<CallerConnection["certificate"]> => (isEncrypted ? certificateUser(socket) : undefined);
+  return createContextValues().set(callerConnectionKey, { isEncrypted, certificate, onAuthenticated });
 }
 
 // Sockets of HTTP/2 are proxies, which have the properties of the socket.
