@@ -143,6 +143,17 @@ describe("a CEL expression", () => {
     expect(checkAssertion({ cel }, web, { objects: [web] }).passed).toBe(passed);
   });
 
+  it.each([
+    ["objects.all(each, each.status.ok)", false],
+    ["!objects.exists(each, each.status.failed)", false],
+    ["objects.size() == 0 || objects.all(each, each.status.ok)", true],
+    ["objects.filter(each, each.status.failed).size() == 0", true],
+    ["objects.map(each, each.metadata.name) == []", true],
+    ["object == null && objects.all(each, each.ok)", true],
+  ])("does not hold because nothing is selected, unless it says so: %s", (cel, passed) => {
+    expect(checkAssertion({ cel }, undefined, { objects: [] }).passed).toBe(passed);
+  });
+
   it("sees null for an object that does not exist", () => {
     expect(checkAssertion({ cel: "object == null" }, undefined, { objects: [] }).passed).toBe(true);
   });

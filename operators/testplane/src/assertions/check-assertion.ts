@@ -53,7 +53,22 @@ function checkCel(expression: string, prefix: string, variables: CelVariables): 
   const result = evaluateCel(expression, variables);
   // A field that does not exist yet is an error in CEL, and may exist later.
   if (result.kind === "error") return fail(`${prefix}cannot be evaluated: ${result.message}`, "error");
-  if (result.value === true) return pass("true");
+  if (result.value === true) {
+    if (!isVacuous(expression, variables)) return pass("true");
+    return fail(
+      `${prefix}holds because nothing is selected; if that is intended, add: objects.size() == 0 || ...`,
+      "no objects",
+    );
+  }
   if (result.value === false) return { ...fail(`${prefix}is false`, "false"), expected: "true" };
   return fail(`${prefix}is ${textOf(result.value)}, but must be true or false`, textOf(result.value));
+}
+
+/**
+ * Whether an expression about all selected objects holds because there is none, such as `objects.all(...)` with a selector that is wrong. One
+ * that asks for their number, or compares a list, does not.
+ */
+function isVacuous(expression: string, { object, objects }: CelVariables): boolean {
+  const isEmpty = object === null && Array.isArray(objects) && objects.length === 0;
+  return isEmpty && /\bobjects\b/.test(expression) && !/\bobject\b|\bsize\s*\(|[!=]=\s*\[/.test(expression);
 }

@@ -4,7 +4,7 @@ import type { IntegrationTestStatus, RoundSummary, StepStatus } from "../api/int
 import type { LoadTestStatus } from "../api/load-test.ts";
 import { roundsText } from "../reports/markdown.ts";
 import { type ReportedTest, reportTest } from "../reports/report.ts";
-import { printable } from "./printable.ts";
+import { printable } from "../reports/printable.ts";
 import { describeCriterion } from "../verdicts/load-criteria.ts";
 
 /** Describes a test for people: verdict, steps or load, failed checks with their differences, and rounds. */

@@ -7,7 +7,7 @@ import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { isFinished } from "../controllers/test-status.ts";
 import { reportFlags, writeReports } from "../reports/write-reports.ts";
-import { printable } from "./printable.ts";
+import { printable } from "../reports/printable.ts";
 import { saveTest } from "./saved-test.ts";
 import { progressLines } from "./progress.ts";
 import { type ReportedTest, reportTest, type TestReport } from "../reports/report.ts";

@@ -200,7 +200,10 @@ function convertError(operation: Json, prefix: string, scope: OperationScope): v
     const named = { ...asserted, metadata: convertTemplate(metadataOf(asserted), variables) };
     const { matches, cel } = convertAssertion(contentOf(named), { variables, root: "each" });
     const conditions = [...(matches === undefined ? [] : [matchesCel("each", matches)]), ...cel];
-    const absent = conditions.length === 0 ? "objects.size() == 0" : `objects.all(each, !(${conditions.join(" && ")}))`;
+    const absent =
+      conditions.length === 0
+        ? "objects.size() == 0"
+        : `objects.size() == 0 || objects.all(each, !(${conditions.join(" && ")}))`;
     steps.add(`${prefix}no ${describeObject(named)}`, {
       resource: { selector: selectorOf(named) },
       ...timeout,

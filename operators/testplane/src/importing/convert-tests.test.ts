@@ -350,7 +350,11 @@ describe("tests of chainsaw", () => {
       steps: [
         {
           expectations: {
-            allOf: [{ cel: "objects.all(each, !((each.data.a == 'x' || each.data.b == 'y') && each.data.c == 'z'))" }],
+            allOf: [
+              {
+                cel: "objects.size() == 0 || objects.all(each, !((each.data.a == 'x' || each.data.b == 'y') && each.data.c == 'z'))",
+              },
+            ],
           },
         },
         { expectations: { allOf: [{ cel: "('a' == 'b') == ('c' != 'd')" }] } },

@@ -130,7 +130,9 @@ function asserted(object: Json, prefix: string, steps: StepList, timeout: Json):
 function absent(object: Json, prefix: string, steps: StepList, timeout: Json): void {
   const content = contentOf(objectOf(object));
   const cel =
-    Object.keys(content).length === 0 ? "objects.size() == 0" : `objects.all(each, !(${matchesCel("each", content)}))`;
+    Object.keys(content).length === 0
+      ? "objects.size() == 0"
+      : `objects.size() == 0 || objects.all(each, !(${matchesCel("each", content)}))`;
   const { name } = metadataOf(object);
   steps.add(`${prefix}no ${String(object["kind"])}${typeof name === "string" ? ` ${name}` : ""}`, {
     resource: { selector: selectorOf(object) },

@@ -1,2 +1,4 @@
+import { printable } from "./printable.ts";
+
 /** Escapes text for HTML. */
-export const escape = (text: string): string => text.replaceAll(/[&<>"']/g, (mark) => `&#${mark.charCodeAt(0)};`);
+export const escape = (text: string): string => printable(text).replaceAll(/[&<>"']/g, (mark) => `&#${mark.charCodeAt(0)};`);

@@ -1,3 +1,4 @@
+import { printable } from "./printable.ts";
 import type { CaseReport, TestReport } from "./report.ts";
 
 /** Maximum cases that did not pass and are listed per test. */
@@ -42,8 +43,20 @@ function caseLines({ name, outcome, message = "", details = "" }: CaseReport): r
   // A fence longer than any in the text.
   const longest = Math.max(2, ...[...details.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = "`".repeat(longest + 1);
-  return [line, "", `  ${fence}`, ...details.split("\n").map((each) => `  ${each}`), `  ${fence}`, ""];
+  return [
+    line,
+    "",
+    `  ${fence}`,
+    ...printable(details)
+      .split("\n")
+      .map((each) => `  ${each}`),
+    `  ${fence}`,
+    "",
+  ];
 }
 
 /** Escapes text for a table cell. */
-const cell = (text: string): string => text.replaceAll(/[\\|<>*_`[\]]/g, (mark) => `\\${mark}`).replaceAll(/\r?\n/g, " ");
+const cell = (text: string): string =>
+  printable(text)
+    .replaceAll(/[\\|<>*_`[\]]/g, (mark) => `\\${mark}`)
+    .replaceAll(/\r?\n/g, " ");

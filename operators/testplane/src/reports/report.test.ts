@@ -92,7 +92,7 @@ it("derives kubectl's columns, JUnit, JSON, HTML and Markdown from the same roun
 });
 
 it("escapes texts of tests in HTML and Markdown", () => {
-  const evil = "</script><img src=x onerror=alert(1)> | `a` \n# b";
+  const evil = "</script><img src=x onerror=alert(1)> | `a` \n# b\u0000\u001b[31m";
   const report: TestReport = {
     kind: "IntegrationTest",
     name: evil,
@@ -108,6 +108,7 @@ it("escapes texts of tests in HTML and Markdown", () => {
   expect(html.match(/<\/script>/g)).toHaveLength(1);
   expect(embedded(html)).toEqual({ tests: [report] });
   expect(markdownReport([report])).toMatch(/^\| \\<\/script\\>.* \\\|/m);
+  expect(html + markdownReport([report])).not.toMatch(/[^\P{Cc}\n]/u);
 });
 
 it("keeps the status of 10,000 rounds below 128 KiB, however they ended", { timeout: 60_000 }, () => {
