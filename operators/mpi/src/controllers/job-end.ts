@@ -6,6 +6,7 @@ import { workerPodCount } from "../launch/launcher/host-layout.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { changed, rfc3339, statusWith } from "./job-status.ts";
 import { type Child, noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";
+import { exitCodeOf } from "./pod-trouble.ts";
 import { isRetried, ttlMs } from "./run-policy.ts";
 
 /** Time that workers have to end after the job has. They notice a lost launcher after 3 s and give their ranks 2 s. */
@@ -29,10 +30,15 @@ type CleanUp = Pick<RhinoJobDecision, "suspend" | "remove" | "requeueAfterMs">;
 
 /** What `cleanPodPolicy` requires of a job that ended at `end`. */
 function cleanUp(observation: RhinoJobObservation, end: number): CleanUp {
-  const { job, launcher, workers } = observation;
+  const { job, launcher, launcherPods, workers } = observation;
   const policy = job.spec.runPolicy?.cleanPodPolicy;
   if (policy === "None") return { suspend: [] };
-  if (policy !== "All") return stopRemaining(observation, end);
+  if (policy !== "All") {
+    const { suspend, ...rest } = stopRemaining(observation, end);
+    // The Pod of a launcher that has ended may have containers that run on. Without the Pod, the output of the job would be lost.
+    const keepsLauncher = launcherPods.some((pod) => exitCodeOf(pod) !== undefined);
+    return { ...rest, suspend: suspend.filter((child) => child !== "launcher" || !keepsLauncher) };
+  }
   const owned = (child: DeepReadonly<JobObject> | undefined): boolean =>
     child !== undefined && isControlledBy(child, job) && child.metadata.deletionTimestamp === undefined;
   const remove: Child[] = [...(owned(launcher) ? ["launcher" as const] : []), ...(owned(workers) ? ["workers" as const] : [])];

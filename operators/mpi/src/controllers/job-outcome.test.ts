@@ -1,7 +1,8 @@
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
 import { podVariables } from "../launch/pod-environment.ts";
-import { jobOf } from "../testing/objects.ts";
+import { jobOf, rhinoJobOf, t0 } from "../testing/objects.ts";
+import { decideRhinoJob } from "./rhino-job-decision.ts";
 import { launcherOutcome } from "./job-outcome.ts";
 import { exitCodeOf } from "./pod-trouble.ts";
 
@@ -46,5 +47,24 @@ describe("the outcome of a launcher with other containers in its Pod", () => {
 
   it("is a failure if the Pod failed", () => {
     expect(launcherOutcome(job, [pod("Failed", ended(0), ended(1))])).toMatchObject({ kind: "failed" });
+  });
+
+  it("ends the job, and keeps the launcher's Pod with the output", () => {
+    const launcherPods = [pod("Running", ended(0), running)];
+    const status = { startTime: "2026-01-01T00:00:00Z", attempt: 1, jobStatus: "Running" as const };
+    const observation = {
+      job: rhinoJobOf({}, { status }),
+      launcher: job,
+      workers: undefined,
+      launcherPods,
+      workerPods: [],
+      now: t0,
+    };
+    expect(decideRhinoJob(observation)).toMatchObject({ status: { jobStatus: "Completed", exitCode: 0 }, suspend: [] });
+    const failed = { ...observation, launcherPods: [pod("Running", ended(3), running)] };
+    expect(decideRhinoJob(failed)).toMatchObject({ status: { jobStatus: "Failed", exitCode: 3 }, suspend: [] });
+    // The next attempt needs the Pod to end.
+    const retried = { ...failed, job: rhinoJobOf({ runPolicy: { backoffLimit: 1 } }, { status }) };
+    expect(decideRhinoJob(retried)).toMatchObject({ status: { failures: 1 }, suspend: ["launcher"] });
   });
 });
