@@ -13,7 +13,8 @@ const heartbeatIntervalMs = 500;
 const silenceTimeoutMs = 3000;
 
 const maxLineLength = 1024 * 1024;
-const handshakeTimeoutMs = 10_000;
+/** A launcher on a busy machine answers a thousand workers one after another. */
+const handshakeTimeoutMs = 30_000;
 const security = {
   ciphers: "ECDHE-PSK-CHACHA20-POLY1305",
   // Node supports pre-shared keys without certificates only with TLS 1.2.
