@@ -26,7 +26,7 @@ import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
 import { privateUser } from "./private-user.ts";
 import { openProgramFolder } from "../program/files/program-folder.ts";
 import { warmUp } from "../testing/warm-slots.ts";
-import { hasStub } from "../warm/start-stub.ts";
+import { hasStub } from "../stub/executable.ts";
 
 /* What code in a sandbox can reach: each test is an attack. */
 

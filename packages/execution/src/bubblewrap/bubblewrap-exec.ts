@@ -1,6 +1,6 @@
 import { rmSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { ExecSpec, ProgramSpec } from "../driver.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import type { JoinedExecution } from "../process/wrapping.ts";
@@ -21,9 +21,11 @@ import {
   worldArguments,
   writeArguments,
 } from "./bubblewrap-options.ts";
+import { stageExec } from "./exec-staging.ts";
 import { innerProcess } from "./inner-process.ts";
 import { type OtherUser, otherUser } from "./other-user.ts";
 import { hideProcesses, privateUser, Stage, stageScript } from "./private-user.ts";
+import type { Staging } from "./staging.ts";
 import { createUserNamespace, type UserNamespace } from "./user-namespace.ts";
 
 /*
@@ -43,12 +45,13 @@ export async function wrapExec(
   exec: ExecSpec,
   wrapper: { readonly pid: number },
   options: BubblewrapWrappingOptions,
+  staging: Staging,
 ): Promise<JoinedExecution> {
   const other = otherUser(request, exec);
   const inner = await innerProcess(request.folder, wrapper.pid, request.deadlines);
   if (!wantsPrivateUser(request.spec)) return wrapShared(request, exec, inner, options);
   return hasPrivateUser(request.spec)
-    ? wrapPrivate(request, exec, inner, options, other)
+    ? wrapPrivate(request, exec, inner, options, { other, staging })
     : wrapRootless(request, exec, inner, options);
 }
 
@@ -85,7 +88,7 @@ async function wrapPrivate(
   exec: ExecSpec,
   inner: number,
   options: BubblewrapWrappingOptions,
-  other: OtherUser | undefined,
+  { other, staging }: { readonly other: OtherUser | undefined; readonly staging: Staging },
 ): Promise<JoinedExecution> {
   const { spec, folder } = request;
   const stage = stageOf(request, bindsOf(request, options));
@@ -105,6 +108,19 @@ async function wrapPrivate(
   const ids = ["--uid", String(uid), "--gid", String(gid)];
   const bwrap = [options.bwrap, ...namespace, ...ids, "--args", "3", "--", ...exec.command];
   const starter = other?.starter ?? privateUser(folder, spec.isolation);
+  const close = (): void => {
+    users?.release();
+    onOpened();
+  };
+  const files = [path, `/proc/${inner}/ns/pid`, options.filter ?? "/dev/null", ...(users === undefined ? [] : [users.path])];
+  if (staging.canExecute(request)) {
+    const namespaces = outerNamespaces(request, inner).map((option) => option.slice(option.indexOf("/")));
+    const staged = stageExec(join(dirname(path), "stage"), { spec, stage, starter, bwrap, files, namespaces });
+    return {
+      ...{ command: staged.command, files: staged.files, onOpened: close },
+      ...{ changesUser: true, cwd: folder.path, env: { PATH: defaultPath } },
+    };
+  }
   const enter = [
     ...["nsenter", ...outerNamespaces(request, inner), "--", ...ownMounts],
     ...script(`${hideProcesses()}; ${enterProcesses}`),
@@ -114,11 +130,8 @@ async function wrapPrivate(
   return joined(request, [...enter, ...start], options, {
     changesUser: true,
     hasStage: true,
-    files: [path, `/proc/${inner}/ns/pid`, options.filter ?? "/dev/null", ...(users === undefined ? [] : [users.path])],
-    onOpened: () => {
-      users?.release();
-      onOpened();
-    },
+    files,
+    onOpened: close,
   });
 }
 

@@ -1,4 +1,4 @@
-import { chownSync, existsSync, writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ProgramSpec } from "../driver.ts";
 import { pathInRoot } from "../files/root-path.ts";
@@ -13,7 +13,7 @@ import type { UserIds } from "../program/users/user.ts";
 import type { ProgramFiles } from "../shim/shim.ts";
 import { imageRoot, machineRoot, resolveInImage } from "./bubblewrap-root.ts";
 import { imageWork, writeSettings } from "./machine-root.ts";
-import { privateUser, quotaScript, Stage, stageScript, withQuota } from "./private-user.ts";
+import { Stage } from "./private-user.ts";
 import { createMountPoints } from "./writable-root.ts";
 
 /* The files of a program in bubblewrap, and the options that bubblewrap gets. */
@@ -101,28 +101,6 @@ export const filesOf = (folder: ProgramFolder, filter: string | undefined): Prog
   append: statusFile(folder),
   read: [argumentsFile(folder), filter ?? "/dev/null"],
 });
-
-/** The staged start of a program with a private user, who owns its folders. */
-export function staged(
-  { folder, spec }: LaunchRequest,
-  stage: Stage,
-  bwrap: readonly string[],
-  script = stageScript,
-): { readonly command: readonly [string, ...string[]]; readonly env: Readonly<Record<string, string>> } {
-  const user = privateUser(folder, spec.isolation);
-  const command = stage.wrap(user, bwrap, join(folder.path, "stage-mounts"));
-  const env = { KEELSON_STAGE_SCRIPT: script };
-  const folders = [folder.work, temporaryFolder(folder)];
-  const sizeBytes = spec.limits?.diskBytes;
-  if (sizeBytes !== undefined) {
-    return {
-      command: withQuota(user, sizeBytes, folders, command, join(folder.path, "quota-mounts")),
-      env: { ...env, KEELSON_QUOTA_SCRIPT: quotaScript },
-    };
-  }
-  for (const path of folders) chownSync(path, user.uid, user.gid);
-  return { command, env };
-}
 
 /** The environment of a program, without PWD. */
 export function environmentOf({ spec, folder }: Pick<LaunchRequest, "spec" | "folder">): Readonly<Record<string, string>> {

@@ -1,6 +1,4 @@
-import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, closeSync, openSync, readFileSync, readSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
 import type { ProgramSpec } from "../driver.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import { type LaunchRequest, StartFailure } from "../process/launcher.ts";
@@ -9,7 +7,8 @@ import { claimFile, findExecutable } from "../program/files/program-files.ts";
 import { bubblewrapChild } from "../program/network-namespace.ts";
 import { hasEnteredRoot } from "../program/program-root.ts";
 import { readExit } from "../shim/shim-exit.ts";
-import { claimStub, hasStub, isUnclaimed, unclaimedStub } from "../warm/start-stub.ts";
+import { hasStub } from "../stub/executable.ts";
+import { claimStub, isUnclaimed, unclaimedStub } from "../stub/start-stub.ts";
 import type { SlotShape } from "../warm/warm-plan.ts";
 import {
   type BubblewrapWrappingOptions,
@@ -18,14 +17,14 @@ import {
   environmentOf,
   filesOf,
   settingsFolder,
-  staged,
   stageOf,
   statusFile,
   temporaryFolder,
   workingDirectory,
   writeOptions,
 } from "./bubblewrap-options.ts";
-import { privateUser, setArguments, slotScript, Stage } from "./private-user.ts";
+import { privateUser, setArguments, Stage } from "./private-user.ts";
+import { notExecutable, type Staging } from "./staging.ts";
 
 /*
  * Slots for programs with a private user. Both kinds run the same steps with the same options as a program that starts cold, see
@@ -48,11 +47,11 @@ const maxPauseMs = 50;
 export class BubblewrapSlots implements SlotWrapping {
   readonly kinds = hasStub() ? (["shell", "image"] as const) : (["shell"] as const);
   readonly #options: BubblewrapWrappingOptions;
-  /** Whether files of the programs' folders can be executed; undefined until it was tried. */
-  #canExecute: boolean | undefined;
+  readonly #staging: Staging;
 
-  constructor(options: BubblewrapWrappingOptions) {
+  constructor(options: BubblewrapWrappingOptions, staging: Staging) {
     this.#options = options;
+    this.#staging = staging;
   }
 
   prepare(request: LaunchRequest, shape: SlotShape): Execution {
@@ -62,7 +61,7 @@ export class BubblewrapSlots implements SlotWrapping {
     const stage = shape.kind === "shell" ? this.#prepareShell(request, shape) : this.#prepareImage(request);
     // A shell gets its command with its claim.
     const command = shape.kind === "shell" ? [] : bwrapCommand(bwrap, [startFile]);
-    return { ...staged(request, stage, command, slotScript(shape.kind)), opened: filesOf(folder, filter), cwd: folder.path };
+    return { ...this.#staging.start(request, stage, command, shape.kind), opened: filesOf(folder, filter), cwd: folder.path };
   }
 
   async whenPrepared({ folder, deadlines }: LaunchRequest, { kind }: SlotShape, isAlive: () => boolean): Promise<void> {
@@ -116,9 +115,7 @@ export class BubblewrapSlots implements SlotWrapping {
     const claim = claimFile(folder);
     writeFileSync(claim, unclaimedStub());
     chmodSync(claim, 0o500);
-    this.#canExecute ??= spawnSync(claim, { stdio: "ignore" }).status === 0;
-    if (!this.#canExecute)
-      throw new StartFailure(`could not prepare a slot: files in ${dirname(folder.path)} cannot be executed`, 126);
+    if (!this.#staging.canExecute(request)) throw new StartFailure(`could not prepare a slot: ${notExecutable(request)}`, 126);
     const { uid, gid } = privateUser(folder, spec.isolation);
     // It will contain the program's environment.
     chownSync(claim, uid, gid);

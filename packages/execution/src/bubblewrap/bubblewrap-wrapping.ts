@@ -5,7 +5,8 @@ import type { Execution, Wrapping } from "../process/wrapping.ts";
 import { readErrorTail } from "../program/files/program-files.ts";
 import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { hasPrivateUser, hostUser, own } from "../program/users/program-user.ts";
-import { stubFailed, stubMessages } from "../warm/start-stub.ts";
+import { stubFailed, stubMessages } from "../stub/start-stub.ts";
+import { describeFailure } from "../stub/call-program.ts";
 import {
   argumentsFile,
   bindsOf,
@@ -14,7 +15,6 @@ import {
   createFiles,
   filesOf,
   hasOwnWorkPath,
-  staged,
   stageOf,
   statusFile,
   userOptions,
@@ -24,13 +24,14 @@ import {
 import { wrapExec } from "./bubblewrap-exec.ts";
 import { BubblewrapSlots } from "./bubblewrap-slots.ts";
 import { stagingFailed } from "./private-user.ts";
+import { Staging } from "./staging.ts";
 
 /*
  * How a program is put into bubblewrap. The shim executes, with three files open (3 status, 4 arguments, 5 filter),
  *
  *     bwrap (waits) --> bwrap (process 1 inside) --> program
  *
- * For a program with a private user, a staging script comes first, see `private-user.ts`. bwrap's options are in a file that only we can
+ * For a program with a private user, its stage comes first, see `staging.ts`. bwrap's options are in a file that only we can
  * read, because they contain the program's environment. bwrap writes the pid of process 1 to the status file, and the exit code only if it
  * executed the program: this distinguishes a program that could not be executed from one that exits with 1.
  */
@@ -46,17 +47,23 @@ function wasExecuted(folder: ProgramFolder): boolean {
 
 /** Makes a process launcher start its programs in bubblewrap. */
 export function createBubblewrapWrapping(options: BubblewrapWrappingOptions): Wrapping {
+  const staging = new Staging();
   return {
     rootOf: (request) => request.spec.isolation?.root,
-    wrap: (request, execution) => wrapProgram(request, execution, options),
-    join: (request, exec, wrapper) => wrapExec(request, exec, wrapper, options),
-    ...(own.uid === 0 && { slots: new BubblewrapSlots(options) }),
+    wrap: (request, execution) => wrapProgram(request, execution, options, staging),
+    join: (request, exec, wrapper) => wrapExec(request, exec, wrapper, options, staging),
+    ...(own.uid === 0 && { slots: new BubblewrapSlots(options, staging) }),
     readStartError,
     diskLimit: (spec) => (hasPrivateUser(spec) ? spec.limits?.diskBytes : undefined),
   };
 }
 
-function wrapProgram(request: LaunchRequest, execution: Execution, options: BubblewrapWrappingOptions): Execution {
+function wrapProgram(
+  request: LaunchRequest,
+  execution: Execution,
+  options: BubblewrapWrappingOptions,
+  staging: Staging,
+): Execution {
   const { folder, spec } = request;
   const { filter } = options;
   const binds = bindsOf(request, options);
@@ -71,7 +78,7 @@ function wrapProgram(request: LaunchRequest, execution: Execution, options: Bubb
     for (const path of [statusFile(folder), argumentsFile(folder)]) chownSync(path, user.uid, user.gid);
   }
   const bwrap = bwrapCommand(options.bwrap, execution.command);
-  const { command, env } = stage === undefined ? { command: bwrap, env: {} } : staged(request, stage, bwrap);
+  const { command, env } = stage === undefined ? { command: bwrap, env: {} } : staging.start(request, stage, bwrap, "program");
   // Entered before everything else, as root.
   const isEntered = namespace !== undefined || ipcParameters !== undefined;
   const network = namespace === undefined ? [] : [`--net=${namespace}`];
@@ -104,7 +111,8 @@ function readStartError({ folder, spec }: LaunchRequest, exitCode: number): Retu
   }
   if (wasExecuted(folder)) return undefined;
   const message = readErrorTail(folder, spec).trim();
-  if (exitCode === stagingFailed) return { exitCode: 126, message: `could not prepare its user and mounts: ${message}` };
+  if (exitCode === stagingFailed)
+    return { exitCode: 126, message: `could not prepare its user and mounts: ${describeFailure(message)}` };
   if (exitCode !== 1) return undefined;
   const failure = /^bwrap: execvp (.*): ([^:]*)$/.exec(message);
   if (failure === null) return message.startsWith("bwrap: ") ? { exitCode: 126, message } : undefined;

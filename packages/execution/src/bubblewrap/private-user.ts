@@ -52,6 +52,16 @@ export class Stage {
     return `${this.#folder}/${this.#sources.length - 1}`;
   }
 
+  /** Where the stage is mounted. */
+  get folder(): string {
+    return this.#folder;
+  }
+
+  /** The folders and files on the stage, in the order of their paths on it, which are numbers from 0 on. */
+  get sources(): readonly string[] {
+    return this.#sources;
+  }
+
   /** Where {@link Stage.wrap} with `processes` `own` mounts them. */
   get processes(): string {
     return `${this.#folder}/proc`;
@@ -115,7 +125,7 @@ export class Stage {
  * bubblewrap keeps a descriptor of the machine's /proc until it executes the program, so a working directory of `/proc/self/fd/N` leads
  * there. In this one, users see their own processes only.
  */
-const hiddenProcesses: MountEntry = {
+export const hiddenProcesses: MountEntry = {
   type: "proc",
   // mount(8) skips a file system that is mounted already, which it recognizes by its source.
   source: "keelson-processes",
@@ -128,14 +138,15 @@ export const hideProcesses = (): string =>
   canHideProcesses() ? `mount -t proc -o ${hiddenProcesses.options} ${hiddenProcesses.source} /proc || exit 125` : ":";
 
 /** Before Linux 5.8 the option would apply to the whole machine. Only the initial user namespace may always mount /proc. */
-function canHideProcesses(): boolean {
+export function canHideProcesses(): boolean {
   const [major = 0, minor = 0] = release().split(".").map(Number);
   return (
     (major > 5 || (major === 5 && minor >= 8)) && /^\s*0\s+0\s+4294967295$/m.test(readFileSync("/proc/self/uid_map", "latin1"))
   );
 }
 
-function isFolder(path: string): boolean {
+/** Whether a source of a stage is a folder. **Errors**: {@link StartFailure} if it does not exist. */
+export function isFolder(path: string): boolean {
   try {
     return statSync(path).isDirectory();
   } catch (error) {
@@ -228,6 +239,16 @@ mount -a -T "$keelson_mounts" || exit 125
 exec "$@"
 `;
 
+/** Source of the file systems with a size limit. */
+export const quotaSource = "keelson-sandbox";
+
+/** Options of a file system with a size limit, for a private user. */
+export const quotaOptions = ({ uid, gid }: UserIds, sizeBytes: number): string =>
+  `mode=1777,size=${sizeBytes},nr_inodes=65536,uid=${uid},gid=${gid}`;
+
+/** The maximum size of a file, in blocks of 512 bytes. */
+export const quotaBlocks = (sizeBytes: number): number => Math.ceil(sizeBytes / 512);
+
 /** Wraps a command so that `folders` are mounted with a size limit before it runs. The mounts are written to `file`. */
 export function withQuota(
   user: UserIds,
@@ -237,8 +258,8 @@ export function withQuota(
   file: string,
 ): readonly [string, ...string[]] {
   const script = ["-c", 'eval "$KEELSON_QUOTA_SCRIPT"', "keelson-sandbox"];
-  const options = `mode=1777,size=${sizeBytes},nr_inodes=65536,uid=${user.uid},gid=${user.gid},nosuid,nodev`;
-  const mounts = folders.map((target): MountEntry => ({ type: "tmpfs", source: "keelson-sandbox", target, options }));
+  const options = `${quotaOptions(user, sizeBytes)},nosuid,nodev`;
+  const mounts = folders.map((target): MountEntry => ({ type: "tmpfs", source: quotaSource, target, options }));
   writeMounts(file, mounts);
-  return ["/bin/sh", ...script, file, String(Math.ceil(sizeBytes / 512)), ...command];
+  return ["/bin/sh", ...script, file, String(quotaBlocks(sizeBytes)), ...command];
 }

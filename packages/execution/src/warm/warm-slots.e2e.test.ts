@@ -21,7 +21,8 @@ import { discoverCgroups, listHierarchies } from "../cgroup/cgroup-hierarchies.t
 import type { Driver, Program, ProgramSpec, StartKind } from "../driver.ts";
 import { isAlive, listProcesses, readBootId } from "../process/proc.ts";
 import { warmUp, whenWarm } from "../testing/warm-slots.ts";
-import { hasStub, unclaimedStub } from "./start-stub.ts";
+import { hasStub } from "../stub/executable.ts";
+import { unclaimedStub } from "../stub/start-stub.ts";
 
 const isRoot = process.getuid?.() === 0;
 const limits = { pids: 64, cpuMillis: 1000, memoryBytes: 1 << 28, diskBytes: 1 << 24 } as const;

@@ -1,12 +1,10 @@
 /*
  * A program that changes its folder and executes another program. A prepared sandbox waits before it executes this file; the file's content
- * is written when the sandbox is claimed, so that command, environment and folder need not be known earlier. It needs nothing of the image:
- * neither a shell nor a C library.
- *
- * The file is an ELF executable of one read-only segment: headers, code, pointers, strings (System V ABI, AMD64 supplement).
+ * is written when the sandbox is claimed, so that command, environment and folder need not be known earlier.
  */
 
 import { closeSync, openSync, writeSync } from "node:fs";
+import { codeOffset, executable, Segment } from "./executable.ts";
 
 /** What a stub executes. Nothing is inherited and nothing is looked up. */
 export interface StubTarget {
@@ -27,49 +25,8 @@ export const stubMessages = {
   exec: "keelson: could not execute the program",
 } as const;
 
-/** Whether stubs exist for a processor (Node's name of it). */
-export const hasStub = (processor: string = process.arch): boolean => processor === "x64";
-
-const segmentAddress = 0x40_0000;
-const elfHeaderBytes = 64;
-const codeOffset = elfHeaderBytes + 56;
-
 /** Numbers of system calls on x86-64. */
 const systemCalls = { write: 1, execve: 59, chdir: 80, exitGroup: 231 } as const;
-
-/** Code and data of a segment. */
-class Segment {
-  readonly #parts: Buffer[] = [];
-  #size: number;
-
-  constructor(offset: number) {
-    this.#size = offset;
-  }
-
-  /** Appends data. Returns its address. */
-  add(data: Buffer): number {
-    const address = segmentAddress + this.#size;
-    this.#parts.push(data);
-    this.#size += data.length;
-    return address;
-  }
-
-  addText(text: string): number {
-    return this.add(Buffer.from(`${text}\0`));
-  }
-
-  /** Appends a list of pointers that ends with a null pointer. Returns its address. */
-  addPointers(addresses: readonly number[]): number {
-    this.add(Buffer.alloc((8 - (this.#size % 8)) % 8));
-    const table = Buffer.alloc((addresses.length + 1) * 8);
-    for (const [index, address] of addresses.entries()) table.writeBigUInt64LE(BigInt(address), index * 8);
-    return this.add(table);
-  }
-
-  bytes(): Buffer {
-    return Buffer.concat(this.#parts);
-  }
-}
 
 /** `mov r32, imm32` of a register: eax 0xb8, edx 0xba, esi 0xbe, edi 0xbf. */
 function move(register: 0xb8 | 0xba | 0xbe | 0xbf, value: number): Buffer {
@@ -110,31 +67,6 @@ function codeOf({ cwd, path, argv, env, cwdMessage, execMessage }: CodeData): Bu
     cwdFailed,
     ...[move(edi, 2), systemCall(systemCalls.write), exit(stubFailed)],
   ]);
-}
-
-/** An executable of `content`, whose code begins after `skippedBytes`. */
-function executable(content: Buffer, skippedBytes = 0): Buffer {
-  const header = Buffer.alloc(codeOffset);
-  header.write("\x7fELF", 0, "latin1");
-  // 64 bits, little-endian, version 1.
-  header.set([2, 1, 1], 4);
-  header.writeUInt16LE(2, 16); // ET_EXEC
-  header.writeUInt16LE(62, 18); // EM_X86_64
-  header.writeUInt32LE(1, 20);
-  header.writeBigUInt64LE(BigInt(segmentAddress + codeOffset + skippedBytes), 24); // entry
-  header.writeBigUInt64LE(BigInt(elfHeaderBytes), 32); // program headers
-  header.writeUInt16LE(elfHeaderBytes, 52);
-  header.writeUInt16LE(56, 54);
-  header.writeUInt16LE(1, 56);
-  const size = BigInt(codeOffset + content.length);
-  header.writeUInt32LE(1, elfHeaderBytes); // PT_LOAD
-  header.writeUInt32LE(5, elfHeaderBytes + 4); // readable, executable
-  header.writeBigUInt64LE(BigInt(segmentAddress), elfHeaderBytes + 16);
-  header.writeBigUInt64LE(BigInt(segmentAddress), elfHeaderBytes + 24);
-  header.writeBigUInt64LE(size, elfHeaderBytes + 32);
-  header.writeBigUInt64LE(size, elfHeaderBytes + 40);
-  header.writeBigUInt64LE(4096n, elfHeaderBytes + 48);
-  return Buffer.concat([header, content]);
 }
 
 /** An executable that starts `target`. For x86-64, see {@link hasStub}. It differs from {@link unclaimedStub} in the header and after it. */

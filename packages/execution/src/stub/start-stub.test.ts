@@ -3,7 +3,8 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { claimStub, hasStub, isUnclaimed, startStub, type StubTarget, stubMessages, unclaimedStub } from "./start-stub.ts";
+import { hasStub } from "./executable.ts";
+import { claimStub, isUnclaimed, startStub, type StubTarget, stubMessages, unclaimedStub } from "./start-stub.ts";
 
 let dir: string;
 
