@@ -13,7 +13,68 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agent2/v1/agent2.proto.
  */
 export const file_agent2_v1_agent2: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiVQoQU2V0VG9rZW5zUmVxdWVzdBIQCghzZXF1ZW5jZRgBIAEoAxIKCgJpZBgCIAEoCRINCgV0b2tlbhgDIAEoCRIUCgx0b2tlbl9oYXNoZXMYBCADKAkiMwoRU2V0VG9rZW5zUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJ9ChVTZXRDcmVkZW50aWFsc1JlcXVlc3QSEAoIc2VxdWVuY2UYASABKAMSEAoIcGFzc3dvcmQYAiABKAkSJQoFdXNlcnMYAyADKAsyFi5hZ2VudDIudjEuUHJvZ3JhbVVzZXISCgoCaWQYBCABKAkSDQoFbG9naW4YBSABKAkibAoLUHJvZ3JhbVVzZXISDAoEbmFtZRgBIAEoCRINCgVydWxlcxgCIAMoCRIXCg9wYXNzd29yZF9oYXNoZXMYAyADKAkSJwoGbG9naW5zGAQgAygLMhcuYWdlbnQyLnYxLlByb2dyYW1Mb2dpbiIuCgxQcm9ncmFtTG9naW4SDAoEbmFtZRgBIAEoCRIQCgh2ZXJpZmllchgCIAEoCSI4ChZTZXRDcmVkZW50aWFsc1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiEAoOTWV0cmljc1JlcXVlc3QiPAoPTWV0cmljc1Jlc3BvbnNlEikKCGZhbWlsaWVzGAEgAygLMhcuYWdlbnQyLnYxLk1ldHJpY0ZhbWlseSJiCgxNZXRyaWNGYW1pbHkSDAoEbmFtZRgBIAEoCRIMCgRoZWxwGAIgASgJEgwKBHR5cGUYAyABKAkSKAoHc2FtcGxlcxgEIAMoCzIXLmFnZW50Mi52MS5NZXRyaWNTYW1wbGUigQEKDE1ldHJpY1NhbXBsZRIzCgZsYWJlbHMYASADKAsyIy5hZ2VudDIudjEuTWV0cmljU2FtcGxlLkxhYmVsc0VudHJ5Eg0KBXZhbHVlGAIgASgBGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiMAoOUmVjb3ZlcnlUYXJnZXQSDAoEdGltZRgBIAEoCRIQCghwb3NpdGlvbhgCIAEoCSJ/CgtSZWNvdmVyRGF0YRISCgpzaXplX2J5dGVzGAEgASgDEikKBnRhcmdldBgCIAEoCzIZLmFnZW50Mi52MS5SZWNvdmVyeVRhcmdldBIRCglsb2dfZmlsZXMYAyADKAkSDAoEZGF0YRgEIAEoDBIQCghmaWxlX2VuZBgFIAEoCCJJCgxSZWNvdmVyRXZlbnQSDgoGd2FudGVkGAEgASgJEikKBnJlc3VsdBgCIAEoCzIZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCI2ChRTZXRMb2dBcmNoaXZlUmVxdWVzdBIPCgdlbmFibGVkGAEgASgIEg0KBXRva2VuGAIgASgJIjcKFVNldExvZ0FyY2hpdmVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIiYKDlJlYWRMb2dSZXF1ZXN0EhQKDHNraXBfbWlzc2luZxgBIAEoCCI2CghMb2dDaHVuaxIMCgRuYW1lGAEgASgJEg4KBmN1cnNvchgCIAEoCRIMCgRkYXRhGAMgASgMIjQKEUNvbmZpcm1Mb2dSZXF1ZXN0Eg4KBmN1cnNvchgBIAEoCRIPCgdtaXNzaW5nGAIgASgJIjQKEkNvbmZpcm1Mb2dSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIhEKD1NuYXBzaG90UmVxdWVzdCJKCg1TbmFwc2hvdENodW5rEgwKBGRhdGEYASABKAwSKwoHc3VtbWFyeRgCIAEoCzIaLmFnZW50Mi52MS5TbmFwc2hvdFN1bW1hcnkilAEKD1NuYXBzaG90U3VtbWFyeRISCgpzaXplX2J5dGVzGAEgASgDEgwKBGtleXMYAiABKAMSFQoNZXhwaXJpbmdfa2V5cxgDIAEoAxIOCgZmb3JtYXQYBCABKAkSFwoPcHJvZ3JhbV92ZXJzaW9uGAUgASgJEgwKBHVuaXQYBiABKAkSEQoJbG9nX3N0YXJ0GAcgASgJIjAKDFNuYXBzaG90RGF0YRISCgpzaXplX2J5dGVzGAEgASgDEgwKBGRhdGEYAiABKAwiVQoOU25hcHNob3RSZXN1bHQSDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIMCgRrZXlzGAMgASgDEhUKDWV4cGlyaW5nX2tleXMYBCABKAMiJAoGTWVtYmVyEgwKBG5hbWUYASABKAkSDAoEaG9zdBgCIAEoCSJqChFTZXRNZW1iZXJzUmVxdWVzdBILCgNrZXkYASABKAkSIgoHbWVtYmVycxgCIAMoCzIRLmFnZW50Mi52MS5NZW1iZXISFQoNbWF4X2xhZ19ieXRlcxgDIAEoAxINCgV0b2tlbhgEIAEoCSI0ChJTZXRNZW1iZXJzUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSKtAQoTUmVxdWVzdExlYXNlUmVxdWVzdBIMCgRmcm9tGAEgASgJEg0KBWVwb2NoGAIgASgDEg4KBm9mZnNldBgDIAEoAxIMCgRraW5kGAQgASgJEhMKC292ZXJfaG9sZGVyGAUgASgJEhIKCm92ZXJfZXBvY2gYBiABKAMSEQoJYXBwb2ludGVkGAcgASgIEhEKCXN1Y2Nlc3NvchgIIAEoCRIMCgRob3N0GAkgASgJIkYKFFJlcXVlc3RMZWFzZVJlc3BvbnNlEg8KB2dyYW50ZWQYASABKAgSDQoFZXBvY2gYAiABKAMSDgoGcmVhc29uGAMgASgJIlAKFEdldEdyb3VwT3JkZXJSZXF1ZXN0EhYKDmNvbXBvbmVudF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEg4KBmdyb3VwcxgDIAMoCSI6ChVHZXRHcm91cE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCKvAQoSR2V0UG9kT3JkZXJSZXF1ZXN0EhIKCmdyb3VwX25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDAoEcG9kcxgDIAMoCRI3CgVyb2xlcxgKIAMoCzIoLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QuUm9sZXNFbnRyeRosCgpSb2xlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOAoTR2V0UG9kT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIhAKDkdldFJvbGVSZXF1ZXN0IhIKEFdhdGNoUm9sZVJlcXVlc3QiowEKD0dldFJvbGVSZXNwb25zZRIMCgRyb2xlGAEgASgJEhEKCWlzX2xlYWRlchgCIAEoCBI9CgpleHRyYV9pbmZvGAMgAygLMikuYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZS5FeHRyYUluZm9FbnRyeRowCg5FeHRyYUluZm9FbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItoBChNSZWxvYWRDb25maWdSZXF1ZXN0EhMKC2NvbmZpZ190eXBlGAEgASgJEhMKC2NvbmZpZ19wYXRoGAIgASgJEkIKCnBhcmFtZXRlcnMYCiADKAsyLi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSEwoLY29uZmlnX2hhc2gYCyABKAkSDQoFdG9rZW4YDCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibAoUUmVsb2FkQ29uZmlnUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIYChByZXF1aXJlc19yZXN0YXJ0GAMgASgIEhoKEnJlc3RhcnRfcGFyYW1ldGVycxgKIAMoCSK6AQoPRmFpbG92ZXJSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSEwoLdGFyZ2V0X2hvc3QYCiABKAkSEwoLdGFyZ2V0X3BvcnQYCyABKA0SIwoGb3RoZXJzGAwgAygLMhMuYWdlbnQyLnYxLkVuZHBvaW50Eg0KBXRva2VuGA0gASgJEg0KBWVwb2NoGA4gASgDEhcKD3ByaW1hcnlfaXNfZG93bhgPIAEoCBIQCghyZXBsaWNhcxgQIAEoDSImCghFbmRwb2ludBIMCgRob3N0GAEgASgJEgwKBHBvcnQYAiABKA0idwoQRmFpbG92ZXJSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhUKDXByZXZpb3VzX3JvbGUYAyABKAkSFAoMY3VycmVudF9yb2xlGAQgASgJEhYKDm11c3RfdGVybWluYXRlGAogASgIIl0KC1N0b3BSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSDQoFZm9yY2UYAiABKAgSDgoGcmVhc29uGAMgASgJEg0KBXRva2VuGAogASgJEg8KB3JlbW92ZWQYCyABKAgiLgoMU3RvcFJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiawoRQXNzaWduUm9sZVJlcXVlc3QSDAoEcm9sZRgBIAEoCRIUCgxwcmltYXJ5X2hvc3QYAiABKAkSFAoMcHJpbWFyeV9wb3J0GAMgASgNEg0KBWVwb2NoGAQgASgDEg0KBXRva2VuGAUgASgJIjQKEkFzc2lnblJvbGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJMsULCgtUb29sSW52b2tlchJSCg1HZXRHcm91cE9yZGVyEh8uYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXF1ZXN0GiAuYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXNwb25zZRJMCgtHZXRQb2RPcmRlchIdLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QaHi5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXNwb25zZRJACgdHZXRSb2xlEhkuYWdlbnQyLnYxLkdldFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZRJPCgxSZWxvYWRDb25maWcSHi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdBofLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXNwb25zZRJDCghGYWlsb3ZlchIaLmFnZW50Mi52MS5GYWlsb3ZlclJlcXVlc3QaGy5hZ2VudDIudjEuRmFpbG92ZXJSZXNwb25zZRI3CgRTdG9wEhYuYWdlbnQyLnYxLlN0b3BSZXF1ZXN0GhcuYWdlbnQyLnYxLlN0b3BSZXNwb25zZRJGCglXYXRjaFJvbGUSGy5hZ2VudDIudjEuV2F0Y2hSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UwARJJCgpBc3NpZ25Sb2xlEhwuYWdlbnQyLnYxLkFzc2lnblJvbGVSZXF1ZXN0Gh0uYWdlbnQyLnYxLkFzc2lnblJvbGVSZXNwb25zZRJJCgpTZXRNZW1iZXJzEhwuYWdlbnQyLnYxLlNldE1lbWJlcnNSZXF1ZXN0Gh0uYWdlbnQyLnYxLlNldE1lbWJlcnNSZXNwb25zZRJPCgxSZXF1ZXN0TGVhc2USHi5hZ2VudDIudjEuUmVxdWVzdExlYXNlUmVxdWVzdBofLmFnZW50Mi52MS5SZXF1ZXN0TGVhc2VSZXNwb25zZRJCCghTbmFwc2hvdBIaLmFnZW50Mi52MS5TbmFwc2hvdFJlcXVlc3QaGC5hZ2VudDIudjEuU25hcHNob3RDaHVuazABEkUKDUNoZWNrU25hcHNob3QSFy5hZ2VudDIudjEuU25hcHNob3REYXRhGhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0KAESRAoMTG9hZFNuYXBzaG90EhcuYWdlbnQyLnYxLlNuYXBzaG90RGF0YRoZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCgBEkYKD1JlY292ZXJTbmFwc2hvdBIWLmFnZW50Mi52MS5SZWNvdmVyRGF0YRoXLmFnZW50Mi52MS5SZWNvdmVyRXZlbnQoATABElIKDVNldExvZ0FyY2hpdmUSHy5hZ2VudDIudjEuU2V0TG9nQXJjaGl2ZVJlcXVlc3QaIC5hZ2VudDIudjEuU2V0TG9nQXJjaGl2ZVJlc3BvbnNlEjsKB1JlYWRMb2cSGS5hZ2VudDIudjEuUmVhZExvZ1JlcXVlc3QaEy5hZ2VudDIudjEuTG9nQ2h1bmswARJJCgpDb25maXJtTG9nEhwuYWdlbnQyLnYxLkNvbmZpcm1Mb2dSZXF1ZXN0Gh0uYWdlbnQyLnYxLkNvbmZpcm1Mb2dSZXNwb25zZRJACgdNZXRyaWNzEhkuYWdlbnQyLnYxLk1ldHJpY3NSZXF1ZXN0GhouYWdlbnQyLnYxLk1ldHJpY3NSZXNwb25zZRJVCg5TZXRDcmVkZW50aWFscxIgLmFnZW50Mi52MS5TZXRDcmVkZW50aWFsc1JlcXVlc3QaIS5hZ2VudDIudjEuU2V0Q3JlZGVudGlhbHNSZXNwb25zZRJGCglTZXRUb2tlbnMSGy5hZ2VudDIudjEuU2V0VG9rZW5zUmVxdWVzdBocLmFnZW50Mi52MS5TZXRUb2tlbnNSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiNQoTQ2hlY2tVcGdyYWRlUmVxdWVzdBIPCgd2ZXJzaW9uGAEgASgJEg0KBXRva2VuGAIgASgJIiMKElVwZ3JhZGVEYXRhUmVxdWVzdBINCgV0b2tlbhgBIAEoCSIxCg9VcGdyYWRlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJVChBTZXRUb2tlbnNSZXF1ZXN0EhAKCHNlcXVlbmNlGAEgASgDEgoKAmlkGAIgASgJEg0KBXRva2VuGAMgASgJEhQKDHRva2VuX2hhc2hlcxgEIAMoCSIzChFTZXRUb2tlbnNSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIn0KFVNldENyZWRlbnRpYWxzUmVxdWVzdBIQCghzZXF1ZW5jZRgBIAEoAxIQCghwYXNzd29yZBgCIAEoCRIlCgV1c2VycxgDIAMoCzIWLmFnZW50Mi52MS5Qcm9ncmFtVXNlchIKCgJpZBgEIAEoCRINCgVsb2dpbhgFIAEoCSJsCgtQcm9ncmFtVXNlchIMCgRuYW1lGAEgASgJEg0KBXJ1bGVzGAIgAygJEhcKD3Bhc3N3b3JkX2hhc2hlcxgDIAMoCRInCgZsb2dpbnMYBCADKAsyFy5hZ2VudDIudjEuUHJvZ3JhbUxvZ2luIi4KDFByb2dyYW1Mb2dpbhIMCgRuYW1lGAEgASgJEhAKCHZlcmlmaWVyGAIgASgJIjgKFlNldENyZWRlbnRpYWxzUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSIQCg5NZXRyaWNzUmVxdWVzdCI8Cg9NZXRyaWNzUmVzcG9uc2USKQoIZmFtaWxpZXMYASADKAsyFy5hZ2VudDIudjEuTWV0cmljRmFtaWx5ImIKDE1ldHJpY0ZhbWlseRIMCgRuYW1lGAEgASgJEgwKBGhlbHAYAiABKAkSDAoEdHlwZRgDIAEoCRIoCgdzYW1wbGVzGAQgAygLMhcuYWdlbnQyLnYxLk1ldHJpY1NhbXBsZSKBAQoMTWV0cmljU2FtcGxlEjMKBmxhYmVscxgBIAMoCzIjLmFnZW50Mi52MS5NZXRyaWNTYW1wbGUuTGFiZWxzRW50cnkSDQoFdmFsdWUYAiABKAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIwCg5SZWNvdmVyeVRhcmdldBIMCgR0aW1lGAEgASgJEhAKCHBvc2l0aW9uGAIgASgJIn8KC1JlY292ZXJEYXRhEhIKCnNpemVfYnl0ZXMYASABKAMSKQoGdGFyZ2V0GAIgASgLMhkuYWdlbnQyLnYxLlJlY292ZXJ5VGFyZ2V0EhEKCWxvZ19maWxlcxgDIAMoCRIMCgRkYXRhGAQgASgMEhAKCGZpbGVfZW5kGAUgASgIIkkKDFJlY292ZXJFdmVudBIOCgZ3YW50ZWQYASABKAkSKQoGcmVzdWx0GAIgASgLMhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0IjYKFFNldExvZ0FyY2hpdmVSZXF1ZXN0Eg8KB2VuYWJsZWQYASABKAgSDQoFdG9rZW4YAiABKAkiNwoVU2V0TG9nQXJjaGl2ZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiJgoOUmVhZExvZ1JlcXVlc3QSFAoMc2tpcF9taXNzaW5nGAEgASgIIjYKCExvZ0NodW5rEgwKBG5hbWUYASABKAkSDgoGY3Vyc29yGAIgASgJEgwKBGRhdGEYAyABKAwiNAoRQ29uZmlybUxvZ1JlcXVlc3QSDgoGY3Vyc29yGAEgASgJEg8KB21pc3NpbmcYAiABKAkiNAoSQ29uZmlybUxvZ1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiEQoPU25hcHNob3RSZXF1ZXN0IkoKDVNuYXBzaG90Q2h1bmsSDAoEZGF0YRgBIAEoDBIrCgdzdW1tYXJ5GAIgASgLMhouYWdlbnQyLnYxLlNuYXBzaG90U3VtbWFyeSKUAQoPU25hcHNob3RTdW1tYXJ5EhIKCnNpemVfYnl0ZXMYASABKAMSDAoEa2V5cxgCIAEoAxIVCg1leHBpcmluZ19rZXlzGAMgASgDEg4KBmZvcm1hdBgEIAEoCRIXCg9wcm9ncmFtX3ZlcnNpb24YBSABKAkSDAoEdW5pdBgGIAEoCRIRCglsb2dfc3RhcnQYByABKAkiMAoMU25hcHNob3REYXRhEhIKCnNpemVfYnl0ZXMYASABKAMSDAoEZGF0YRgCIAEoDCJVCg5TbmFwc2hvdFJlc3VsdBIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEgwKBGtleXMYAyABKAMSFQoNZXhwaXJpbmdfa2V5cxgEIAEoAyIkCgZNZW1iZXISDAoEbmFtZRgBIAEoCRIMCgRob3N0GAIgASgJImoKEVNldE1lbWJlcnNSZXF1ZXN0EgsKA2tleRgBIAEoCRIiCgdtZW1iZXJzGAIgAygLMhEuYWdlbnQyLnYxLk1lbWJlchIVCg1tYXhfbGFnX2J5dGVzGAMgASgDEg0KBXRva2VuGAQgASgJIjQKElNldE1lbWJlcnNSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIq0BChNSZXF1ZXN0TGVhc2VSZXF1ZXN0EgwKBGZyb20YASABKAkSDQoFZXBvY2gYAiABKAMSDgoGb2Zmc2V0GAMgASgDEgwKBGtpbmQYBCABKAkSEwoLb3Zlcl9ob2xkZXIYBSABKAkSEgoKb3Zlcl9lcG9jaBgGIAEoAxIRCglhcHBvaW50ZWQYByABKAgSEQoJc3VjY2Vzc29yGAggASgJEgwKBGhvc3QYCSABKAkiRgoUUmVxdWVzdExlYXNlUmVzcG9uc2USDwoHZ3JhbnRlZBgBIAEoCBINCgVlcG9jaBgCIAEoAxIOCgZyZWFzb24YAyABKAkiUAoUR2V0R3JvdXBPcmRlclJlcXVlc3QSFgoOY29tcG9uZW50X25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDgoGZ3JvdXBzGAMgAygJIjoKFUdldEdyb3VwT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIq8BChJHZXRQb2RPcmRlclJlcXVlc3QSEgoKZ3JvdXBfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIMCgRwb2RzGAMgAygJEjcKBXJvbGVzGAogAygLMiguYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdC5Sb2xlc0VudHJ5GiwKClJvbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4ChNHZXRQb2RPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgiEAoOR2V0Um9sZVJlcXVlc3QiEgoQV2F0Y2hSb2xlUmVxdWVzdCKjAQoPR2V0Um9sZVJlc3BvbnNlEgwKBHJvbGUYASABKAkSEQoJaXNfbGVhZGVyGAIgASgIEj0KCmV4dHJhX2luZm8YAyADKAsyKS5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlLkV4dHJhSW5mb0VudHJ5GjAKDkV4dHJhSW5mb0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2gEKE1JlbG9hZENvbmZpZ1JlcXVlc3QSEwoLY29uZmlnX3R5cGUYASABKAkSEwoLY29uZmlnX3BhdGgYAiABKAkSQgoKcGFyYW1ldGVycxgKIAMoCzIuLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0LlBhcmFtZXRlcnNFbnRyeRITCgtjb25maWdfaGFzaBgLIAEoCRINCgV0b2tlbhgMIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJsChRSZWxvYWRDb25maWdSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhgKEHJlcXVpcmVzX3Jlc3RhcnQYAyABKAgSGgoScmVzdGFydF9wYXJhbWV0ZXJzGAogAygJIroBCg9GYWlsb3ZlclJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRITCgt0YXJnZXRfaG9zdBgKIAEoCRITCgt0YXJnZXRfcG9ydBgLIAEoDRIjCgZvdGhlcnMYDCADKAsyEy5hZ2VudDIudjEuRW5kcG9pbnQSDQoFdG9rZW4YDSABKAkSDQoFZXBvY2gYDiABKAMSFwoPcHJpbWFyeV9pc19kb3duGA8gASgIEhAKCHJlcGxpY2FzGBAgASgNIiYKCEVuZHBvaW50EgwKBGhvc3QYASABKAkSDAoEcG9ydBgCIAEoDSJ3ChBGYWlsb3ZlclJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSFQoNcHJldmlvdXNfcm9sZRgDIAEoCRIUCgxjdXJyZW50X3JvbGUYBCABKAkSFgoObXVzdF90ZXJtaW5hdGUYCiABKAgiXQoLU3RvcFJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRINCgVmb3JjZRgCIAEoCBIOCgZyZWFzb24YAyABKAkSDQoFdG9rZW4YCiABKAkSDwoHcmVtb3ZlZBgLIAEoCCIuCgxTdG9wUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJrChFBc3NpZ25Sb2xlUmVxdWVzdBIMCgRyb2xlGAEgASgJEhQKDHByaW1hcnlfaG9zdBgCIAEoCRIUCgxwcmltYXJ5X3BvcnQYAyABKA0SDQoFZXBvY2gYBCABKAMSDQoFdG9rZW4YBSABKAkiNAoSQXNzaWduUm9sZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAky2wwKC1Rvb2xJbnZva2VyElIKDUdldEdyb3VwT3JkZXISHy5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlcXVlc3QaIC5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlc3BvbnNlEkwKC0dldFBvZE9yZGVyEh0uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdBoeLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlc3BvbnNlEkAKB0dldFJvbGUSGS5hZ2VudDIudjEuR2V0Um9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlEk8KDFJlbG9hZENvbmZpZxIeLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1Jlc3BvbnNlEkMKCEZhaWxvdmVyEhouYWdlbnQyLnYxLkZhaWxvdmVyUmVxdWVzdBobLmFnZW50Mi52MS5GYWlsb3ZlclJlc3BvbnNlEjcKBFN0b3ASFi5hZ2VudDIudjEuU3RvcFJlcXVlc3QaFy5hZ2VudDIudjEuU3RvcFJlc3BvbnNlEkYKCVdhdGNoUm9sZRIbLmFnZW50Mi52MS5XYXRjaFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZTABEkkKCkFzc2lnblJvbGUSHC5hZ2VudDIudjEuQXNzaWduUm9sZVJlcXVlc3QaHS5hZ2VudDIudjEuQXNzaWduUm9sZVJlc3BvbnNlEkkKClNldE1lbWJlcnMSHC5hZ2VudDIudjEuU2V0TWVtYmVyc1JlcXVlc3QaHS5hZ2VudDIudjEuU2V0TWVtYmVyc1Jlc3BvbnNlEk8KDFJlcXVlc3RMZWFzZRIeLmFnZW50Mi52MS5SZXF1ZXN0TGVhc2VSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlc3BvbnNlEkIKCFNuYXBzaG90EhouYWdlbnQyLnYxLlNuYXBzaG90UmVxdWVzdBoYLmFnZW50Mi52MS5TbmFwc2hvdENodW5rMAESRQoNQ2hlY2tTbmFwc2hvdBIXLmFnZW50Mi52MS5TbmFwc2hvdERhdGEaGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQoARJECgxMb2FkU25hcHNob3QSFy5hZ2VudDIudjEuU25hcHNob3REYXRhGhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0KAESRgoPUmVjb3ZlclNuYXBzaG90EhYuYWdlbnQyLnYxLlJlY292ZXJEYXRhGhcuYWdlbnQyLnYxLlJlY292ZXJFdmVudCgBMAESUgoNU2V0TG9nQXJjaGl2ZRIfLmFnZW50Mi52MS5TZXRMb2dBcmNoaXZlUmVxdWVzdBogLmFnZW50Mi52MS5TZXRMb2dBcmNoaXZlUmVzcG9uc2USOwoHUmVhZExvZxIZLmFnZW50Mi52MS5SZWFkTG9nUmVxdWVzdBoTLmFnZW50Mi52MS5Mb2dDaHVuazABEkkKCkNvbmZpcm1Mb2cSHC5hZ2VudDIudjEuQ29uZmlybUxvZ1JlcXVlc3QaHS5hZ2VudDIudjEuQ29uZmlybUxvZ1Jlc3BvbnNlEkAKB01ldHJpY3MSGS5hZ2VudDIudjEuTWV0cmljc1JlcXVlc3QaGi5hZ2VudDIudjEuTWV0cmljc1Jlc3BvbnNlElUKDlNldENyZWRlbnRpYWxzEiAuYWdlbnQyLnYxLlNldENyZWRlbnRpYWxzUmVxdWVzdBohLmFnZW50Mi52MS5TZXRDcmVkZW50aWFsc1Jlc3BvbnNlEkYKCVNldFRva2VucxIbLmFnZW50Mi52MS5TZXRUb2tlbnNSZXF1ZXN0GhwuYWdlbnQyLnYxLlNldFRva2Vuc1Jlc3BvbnNlEkoKDENoZWNrVXBncmFkZRIeLmFnZW50Mi52MS5DaGVja1VwZ3JhZGVSZXF1ZXN0GhouYWdlbnQyLnYxLlVwZ3JhZGVSZXNwb25zZRJICgtVcGdyYWRlRGF0YRIdLmFnZW50Mi52MS5VcGdyYWRlRGF0YVJlcXVlc3QaGi5hZ2VudDIudjEuVXBncmFkZVJlc3BvbnNlYgZwcm90bzM");
+
+/**
+ * @generated from message agent2.v1.CheckUpgradeRequest
+ */
+export type CheckUpgradeRequest = Message<"agent2.v1.CheckUpgradeRequest"> & {
+  /**
+   * @generated from field: string version = 1;
+   */
+  version: string;
+
+  /**
+   * @generated from field: string token = 2;
+   */
+  token: string;
+};
+
+/**
+ * Describes the message agent2.v1.CheckUpgradeRequest.
+ * Use `create(CheckUpgradeRequestSchema)` to create a new message.
+ */
+export const CheckUpgradeRequestSchema: GenMessage<CheckUpgradeRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 0);
+
+/**
+ * @generated from message agent2.v1.UpgradeDataRequest
+ */
+export type UpgradeDataRequest = Message<"agent2.v1.UpgradeDataRequest"> & {
+  /**
+   * @generated from field: string token = 1;
+   */
+  token: string;
+};
+
+/**
+ * Describes the message agent2.v1.UpgradeDataRequest.
+ * Use `create(UpgradeDataRequestSchema)` to create a new message.
+ */
+export const UpgradeDataRequestSchema: GenMessage<UpgradeDataRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 1);
+
+/**
+ * @generated from message agent2.v1.UpgradeResponse
+ */
+export type UpgradeResponse = Message<"agent2.v1.UpgradeResponse"> & {
+  /**
+   * @generated from field: bool success = 1;
+   */
+  success: boolean;
+
+  /**
+   * @generated from field: string error = 2;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message agent2.v1.UpgradeResponse.
+ * Use `create(UpgradeResponseSchema)` to create a new message.
+ */
+export const UpgradeResponseSchema: GenMessage<UpgradeResponse> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 2);
 
 /**
  * @generated from message agent2.v1.SetTokensRequest
@@ -53,7 +114,7 @@ export type SetTokensRequest = Message<"agent2.v1.SetTokensRequest"> & {
  * Use `create(SetTokensRequestSchema)` to create a new message.
  */
 export const SetTokensRequestSchema: GenMessage<SetTokensRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 0);
+  messageDesc(file_agent2_v1_agent2, 3);
 
 /**
  * @generated from message agent2.v1.SetTokensResponse
@@ -75,7 +136,7 @@ export type SetTokensResponse = Message<"agent2.v1.SetTokensResponse"> & {
  * Use `create(SetTokensResponseSchema)` to create a new message.
  */
 export const SetTokensResponseSchema: GenMessage<SetTokensResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 1);
+  messageDesc(file_agent2_v1_agent2, 4);
 
 /**
  * @generated from message agent2.v1.SetCredentialsRequest
@@ -123,7 +184,7 @@ export type SetCredentialsRequest = Message<"agent2.v1.SetCredentialsRequest"> &
  * Use `create(SetCredentialsRequestSchema)` to create a new message.
  */
 export const SetCredentialsRequestSchema: GenMessage<SetCredentialsRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 2);
+  messageDesc(file_agent2_v1_agent2, 5);
 
 /**
  * @generated from message agent2.v1.ProgramUser
@@ -163,7 +224,7 @@ export type ProgramUser = Message<"agent2.v1.ProgramUser"> & {
  * Use `create(ProgramUserSchema)` to create a new message.
  */
 export const ProgramUserSchema: GenMessage<ProgramUser> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 3);
+  messageDesc(file_agent2_v1_agent2, 6);
 
 /**
  * @generated from message agent2.v1.ProgramLogin
@@ -189,7 +250,7 @@ export type ProgramLogin = Message<"agent2.v1.ProgramLogin"> & {
  * Use `create(ProgramLoginSchema)` to create a new message.
  */
 export const ProgramLoginSchema: GenMessage<ProgramLogin> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 4);
+  messageDesc(file_agent2_v1_agent2, 7);
 
 /**
  * @generated from message agent2.v1.SetCredentialsResponse
@@ -211,7 +272,7 @@ export type SetCredentialsResponse = Message<"agent2.v1.SetCredentialsResponse">
  * Use `create(SetCredentialsResponseSchema)` to create a new message.
  */
 export const SetCredentialsResponseSchema: GenMessage<SetCredentialsResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 5);
+  messageDesc(file_agent2_v1_agent2, 8);
 
 /**
  * @generated from message agent2.v1.MetricsRequest
@@ -224,7 +285,7 @@ export type MetricsRequest = Message<"agent2.v1.MetricsRequest"> & {
  * Use `create(MetricsRequestSchema)` to create a new message.
  */
 export const MetricsRequestSchema: GenMessage<MetricsRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 6);
+  messageDesc(file_agent2_v1_agent2, 9);
 
 /**
  * @generated from message agent2.v1.MetricsResponse
@@ -241,7 +302,7 @@ export type MetricsResponse = Message<"agent2.v1.MetricsResponse"> & {
  * Use `create(MetricsResponseSchema)` to create a new message.
  */
 export const MetricsResponseSchema: GenMessage<MetricsResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 7);
+  messageDesc(file_agent2_v1_agent2, 10);
 
 /**
  * @generated from message agent2.v1.MetricFamily
@@ -277,7 +338,7 @@ export type MetricFamily = Message<"agent2.v1.MetricFamily"> & {
  * Use `create(MetricFamilySchema)` to create a new message.
  */
 export const MetricFamilySchema: GenMessage<MetricFamily> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 8);
+  messageDesc(file_agent2_v1_agent2, 11);
 
 /**
  * @generated from message agent2.v1.MetricSample
@@ -299,7 +360,7 @@ export type MetricSample = Message<"agent2.v1.MetricSample"> & {
  * Use `create(MetricSampleSchema)` to create a new message.
  */
 export const MetricSampleSchema: GenMessage<MetricSample> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 9);
+  messageDesc(file_agent2_v1_agent2, 12);
 
 /**
  * @generated from message agent2.v1.RecoveryTarget
@@ -326,7 +387,7 @@ export type RecoveryTarget = Message<"agent2.v1.RecoveryTarget"> & {
  * Use `create(RecoveryTargetSchema)` to create a new message.
  */
 export const RecoveryTargetSchema: GenMessage<RecoveryTarget> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 10);
+  messageDesc(file_agent2_v1_agent2, 13);
 
 /**
  * @generated from message agent2.v1.RecoverData
@@ -369,7 +430,7 @@ export type RecoverData = Message<"agent2.v1.RecoverData"> & {
  * Use `create(RecoverDataSchema)` to create a new message.
  */
 export const RecoverDataSchema: GenMessage<RecoverData> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 11);
+  messageDesc(file_agent2_v1_agent2, 14);
 
 /**
  * @generated from message agent2.v1.RecoverEvent
@@ -395,7 +456,7 @@ export type RecoverEvent = Message<"agent2.v1.RecoverEvent"> & {
  * Use `create(RecoverEventSchema)` to create a new message.
  */
 export const RecoverEventSchema: GenMessage<RecoverEvent> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 12);
+  messageDesc(file_agent2_v1_agent2, 15);
 
 /**
  * @generated from message agent2.v1.SetLogArchiveRequest
@@ -417,7 +478,7 @@ export type SetLogArchiveRequest = Message<"agent2.v1.SetLogArchiveRequest"> & {
  * Use `create(SetLogArchiveRequestSchema)` to create a new message.
  */
 export const SetLogArchiveRequestSchema: GenMessage<SetLogArchiveRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 13);
+  messageDesc(file_agent2_v1_agent2, 16);
 
 /**
  * @generated from message agent2.v1.SetLogArchiveResponse
@@ -439,7 +500,7 @@ export type SetLogArchiveResponse = Message<"agent2.v1.SetLogArchiveResponse"> &
  * Use `create(SetLogArchiveResponseSchema)` to create a new message.
  */
 export const SetLogArchiveResponseSchema: GenMessage<SetLogArchiveResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 14);
+  messageDesc(file_agent2_v1_agent2, 17);
 
 /**
  * @generated from message agent2.v1.ReadLogRequest
@@ -458,7 +519,7 @@ export type ReadLogRequest = Message<"agent2.v1.ReadLogRequest"> & {
  * Use `create(ReadLogRequestSchema)` to create a new message.
  */
 export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 15);
+  messageDesc(file_agent2_v1_agent2, 18);
 
 /**
  * @generated from message agent2.v1.LogChunk
@@ -489,7 +550,7 @@ export type LogChunk = Message<"agent2.v1.LogChunk"> & {
  * Use `create(LogChunkSchema)` to create a new message.
  */
 export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 16);
+  messageDesc(file_agent2_v1_agent2, 19);
 
 /**
  * @generated from message agent2.v1.ConfirmLogRequest
@@ -515,7 +576,7 @@ export type ConfirmLogRequest = Message<"agent2.v1.ConfirmLogRequest"> & {
  * Use `create(ConfirmLogRequestSchema)` to create a new message.
  */
 export const ConfirmLogRequestSchema: GenMessage<ConfirmLogRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 17);
+  messageDesc(file_agent2_v1_agent2, 20);
 
 /**
  * @generated from message agent2.v1.ConfirmLogResponse
@@ -537,7 +598,7 @@ export type ConfirmLogResponse = Message<"agent2.v1.ConfirmLogResponse"> & {
  * Use `create(ConfirmLogResponseSchema)` to create a new message.
  */
 export const ConfirmLogResponseSchema: GenMessage<ConfirmLogResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 18);
+  messageDesc(file_agent2_v1_agent2, 21);
 
 /**
  * @generated from message agent2.v1.SnapshotRequest
@@ -550,7 +611,7 @@ export type SnapshotRequest = Message<"agent2.v1.SnapshotRequest"> & {
  * Use `create(SnapshotRequestSchema)` to create a new message.
  */
 export const SnapshotRequestSchema: GenMessage<SnapshotRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 19);
+  messageDesc(file_agent2_v1_agent2, 22);
 
 /**
  * @generated from message agent2.v1.SnapshotChunk
@@ -574,7 +635,7 @@ export type SnapshotChunk = Message<"agent2.v1.SnapshotChunk"> & {
  * Use `create(SnapshotChunkSchema)` to create a new message.
  */
 export const SnapshotChunkSchema: GenMessage<SnapshotChunk> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 20);
+  messageDesc(file_agent2_v1_agent2, 23);
 
 /**
  * @generated from message agent2.v1.SnapshotSummary
@@ -631,7 +692,7 @@ export type SnapshotSummary = Message<"agent2.v1.SnapshotSummary"> & {
  * Use `create(SnapshotSummarySchema)` to create a new message.
  */
 export const SnapshotSummarySchema: GenMessage<SnapshotSummary> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 21);
+  messageDesc(file_agent2_v1_agent2, 24);
 
 /**
  * @generated from message agent2.v1.SnapshotData
@@ -655,7 +716,7 @@ export type SnapshotData = Message<"agent2.v1.SnapshotData"> & {
  * Use `create(SnapshotDataSchema)` to create a new message.
  */
 export const SnapshotDataSchema: GenMessage<SnapshotData> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 22);
+  messageDesc(file_agent2_v1_agent2, 25);
 
 /**
  * @generated from message agent2.v1.SnapshotResult
@@ -687,7 +748,7 @@ export type SnapshotResult = Message<"agent2.v1.SnapshotResult"> & {
  * Use `create(SnapshotResultSchema)` to create a new message.
  */
 export const SnapshotResultSchema: GenMessage<SnapshotResult> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 23);
+  messageDesc(file_agent2_v1_agent2, 26);
 
 /**
  * @generated from message agent2.v1.Member
@@ -711,7 +772,7 @@ export type Member = Message<"agent2.v1.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 24);
+  messageDesc(file_agent2_v1_agent2, 27);
 
 /**
  * @generated from message agent2.v1.SetMembersRequest
@@ -749,7 +810,7 @@ export type SetMembersRequest = Message<"agent2.v1.SetMembersRequest"> & {
  * Use `create(SetMembersRequestSchema)` to create a new message.
  */
 export const SetMembersRequestSchema: GenMessage<SetMembersRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 25);
+  messageDesc(file_agent2_v1_agent2, 28);
 
 /**
  * @generated from message agent2.v1.SetMembersResponse
@@ -771,7 +832,7 @@ export type SetMembersResponse = Message<"agent2.v1.SetMembersResponse"> & {
  * Use `create(SetMembersResponseSchema)` to create a new message.
  */
 export const SetMembersResponseSchema: GenMessage<SetMembersResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 26);
+  messageDesc(file_agent2_v1_agent2, 29);
 
 /**
  * @generated from message agent2.v1.RequestLeaseRequest
@@ -842,7 +903,7 @@ export type RequestLeaseRequest = Message<"agent2.v1.RequestLeaseRequest"> & {
  * Use `create(RequestLeaseRequestSchema)` to create a new message.
  */
 export const RequestLeaseRequestSchema: GenMessage<RequestLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 27);
+  messageDesc(file_agent2_v1_agent2, 30);
 
 /**
  * @generated from message agent2.v1.RequestLeaseResponse
@@ -871,7 +932,7 @@ export type RequestLeaseResponse = Message<"agent2.v1.RequestLeaseResponse"> & {
  * Use `create(RequestLeaseResponseSchema)` to create a new message.
  */
 export const RequestLeaseResponseSchema: GenMessage<RequestLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 28);
+  messageDesc(file_agent2_v1_agent2, 31);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderRequest
@@ -898,7 +959,7 @@ export type GetGroupOrderRequest = Message<"agent2.v1.GetGroupOrderRequest"> & {
  * Use `create(GetGroupOrderRequestSchema)` to create a new message.
  */
 export const GetGroupOrderRequestSchema: GenMessage<GetGroupOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 29);
+  messageDesc(file_agent2_v1_agent2, 32);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderResponse
@@ -920,7 +981,7 @@ export type GetGroupOrderResponse = Message<"agent2.v1.GetGroupOrderResponse"> &
  * Use `create(GetGroupOrderResponseSchema)` to create a new message.
  */
 export const GetGroupOrderResponseSchema: GenMessage<GetGroupOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 30);
+  messageDesc(file_agent2_v1_agent2, 33);
 
 /**
  * @generated from message agent2.v1.GetPodOrderRequest
@@ -954,7 +1015,7 @@ export type GetPodOrderRequest = Message<"agent2.v1.GetPodOrderRequest"> & {
  * Use `create(GetPodOrderRequestSchema)` to create a new message.
  */
 export const GetPodOrderRequestSchema: GenMessage<GetPodOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 31);
+  messageDesc(file_agent2_v1_agent2, 34);
 
 /**
  * @generated from message agent2.v1.GetPodOrderResponse
@@ -976,7 +1037,7 @@ export type GetPodOrderResponse = Message<"agent2.v1.GetPodOrderResponse"> & {
  * Use `create(GetPodOrderResponseSchema)` to create a new message.
  */
 export const GetPodOrderResponseSchema: GenMessage<GetPodOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 32);
+  messageDesc(file_agent2_v1_agent2, 35);
 
 /**
  * @generated from message agent2.v1.GetRoleRequest
@@ -989,7 +1050,7 @@ export type GetRoleRequest = Message<"agent2.v1.GetRoleRequest"> & {
  * Use `create(GetRoleRequestSchema)` to create a new message.
  */
 export const GetRoleRequestSchema: GenMessage<GetRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 33);
+  messageDesc(file_agent2_v1_agent2, 36);
 
 /**
  * @generated from message agent2.v1.WatchRoleRequest
@@ -1002,7 +1063,7 @@ export type WatchRoleRequest = Message<"agent2.v1.WatchRoleRequest"> & {
  * Use `create(WatchRoleRequestSchema)` to create a new message.
  */
 export const WatchRoleRequestSchema: GenMessage<WatchRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 34);
+  messageDesc(file_agent2_v1_agent2, 37);
 
 /**
  * @generated from message agent2.v1.GetRoleResponse
@@ -1033,7 +1094,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
  * Use `create(GetRoleResponseSchema)` to create a new message.
  */
 export const GetRoleResponseSchema: GenMessage<GetRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 35);
+  messageDesc(file_agent2_v1_agent2, 38);
 
 /**
  * @generated from message agent2.v1.ReloadConfigRequest
@@ -1072,7 +1133,7 @@ export type ReloadConfigRequest = Message<"agent2.v1.ReloadConfigRequest"> & {
  * Use `create(ReloadConfigRequestSchema)` to create a new message.
  */
 export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 36);
+  messageDesc(file_agent2_v1_agent2, 39);
 
 /**
  * @generated from message agent2.v1.ReloadConfigResponse
@@ -1106,7 +1167,7 @@ export type ReloadConfigResponse = Message<"agent2.v1.ReloadConfigResponse"> & {
  * Use `create(ReloadConfigResponseSchema)` to create a new message.
  */
 export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 37);
+  messageDesc(file_agent2_v1_agent2, 40);
 
 /**
  * @generated from message agent2.v1.FailoverRequest
@@ -1165,7 +1226,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
  * Use `create(FailoverRequestSchema)` to create a new message.
  */
 export const FailoverRequestSchema: GenMessage<FailoverRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 38);
+  messageDesc(file_agent2_v1_agent2, 41);
 
 /**
  * @generated from message agent2.v1.Endpoint
@@ -1187,7 +1248,7 @@ export type Endpoint = Message<"agent2.v1.Endpoint"> & {
  * Use `create(EndpointSchema)` to create a new message.
  */
 export const EndpointSchema: GenMessage<Endpoint> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 39);
+  messageDesc(file_agent2_v1_agent2, 42);
 
 /**
  * @generated from message agent2.v1.FailoverResponse
@@ -1226,7 +1287,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
  * Use `create(FailoverResponseSchema)` to create a new message.
  */
 export const FailoverResponseSchema: GenMessage<FailoverResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 40);
+  messageDesc(file_agent2_v1_agent2, 43);
 
 /**
  * @generated from message agent2.v1.StopRequest
@@ -1267,7 +1328,7 @@ export type StopRequest = Message<"agent2.v1.StopRequest"> & {
  * Use `create(StopRequestSchema)` to create a new message.
  */
 export const StopRequestSchema: GenMessage<StopRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 41);
+  messageDesc(file_agent2_v1_agent2, 44);
 
 /**
  * @generated from message agent2.v1.StopResponse
@@ -1289,7 +1350,7 @@ export type StopResponse = Message<"agent2.v1.StopResponse"> & {
  * Use `create(StopResponseSchema)` to create a new message.
  */
 export const StopResponseSchema: GenMessage<StopResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 42);
+  messageDesc(file_agent2_v1_agent2, 45);
 
 /**
  * @generated from message agent2.v1.AssignRoleRequest
@@ -1330,7 +1391,7 @@ export type AssignRoleRequest = Message<"agent2.v1.AssignRoleRequest"> & {
  * Use `create(AssignRoleRequestSchema)` to create a new message.
  */
 export const AssignRoleRequestSchema: GenMessage<AssignRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 43);
+  messageDesc(file_agent2_v1_agent2, 46);
 
 /**
  * @generated from message agent2.v1.AssignRoleResponse
@@ -1352,7 +1413,7 @@ export type AssignRoleResponse = Message<"agent2.v1.AssignRoleResponse"> & {
  * Use `create(AssignRoleResponseSchema)` to create a new message.
  */
 export const AssignRoleResponseSchema: GenMessage<AssignRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 44);
+  messageDesc(file_agent2_v1_agent2, 47);
 
 /**
  * @generated from service agent2.v1.ToolInvoker
@@ -1559,6 +1620,27 @@ export const ToolInvoker: GenService<{
     methodKind: "unary";
     input: typeof SetTokensRequestSchema;
     output: typeof SetTokensResponseSchema;
+  },
+  /**
+   * Checks on the running primary whether its data could be upgraded to a version. Changes nothing. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.CheckUpgrade
+   */
+  checkUpgrade: {
+    methodKind: "unary";
+    input: typeof CheckUpgradeRequestSchema;
+    output: typeof UpgradeResponseSchema;
+  },
+  /**
+   * Starts to upgrade the data of this Pod, whose program does not run, to the version of its program. The progress is in
+   * extra_info.dataVersion and extra_info.upgrade. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.UpgradeData
+   */
+  upgradeData: {
+    methodKind: "unary";
+    input: typeof UpgradeDataRequestSchema;
+    output: typeof UpgradeResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_agent2_v1_agent2, 0);

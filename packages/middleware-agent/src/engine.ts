@@ -2,6 +2,7 @@ import type { CredentialEngine } from "./credentials/credential-engine.ts";
 import type { LogEngine } from "./log/log-engine.ts";
 import type { ProgramMetric } from "./metrics/program-metric.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
+import type { UpgradeEngine } from "./upgrade/upgrade-engine.ts";
 
 /** A role for a program. Epochs grow with every primary; assignments with an older epoch are refused. */
 export interface Assignment {
@@ -85,6 +86,8 @@ export interface MiddlewareEngine extends FencedEngine {
   readonly log?: LogEngine;
   /** Users and the rotation of passwords. `role()` reports the sequence in force as `credentials`. Without it, an App has one password that is not rotated. */
   readonly credentials?: CredentialEngine;
+  /** Upgrades of data for which all Pods are stopped. Without it, an upgrade in the plugin's `compatibility.stopFor` fails with that reason. */
+  readonly upgrades?: UpgradeEngine;
   /**
    * Reads the metrics of the program, under the names of its usual exporter. Called once per scrape, in any role. A program that does
    * not answer is a value, such as `redis_up 0`. The caller adds `namespace`, `app`, `component`, `group` and `pod`. Without it, only

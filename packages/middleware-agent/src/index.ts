@@ -43,3 +43,4 @@ export type {
   SnapshotOutcome,
   SnapshotSummary,
 } from "./snapshot/snapshot-engine.ts";
+export type { UpgradeEngine } from "./upgrade/upgrade-engine.ts";

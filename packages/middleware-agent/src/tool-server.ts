@@ -17,6 +17,7 @@ import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 import { createSnapshotTools } from "./snapshot/snapshot-tools.ts";
 import { type AgentIdentity, isSameAgent, serverOptions } from "./tls/agent-identity.ts";
 import { TlsServer } from "./tls/tls-server.ts";
+import { createUpgradeTools } from "./upgrade/upgrade-tools.ts";
 import { isProgramError } from "./program/program-error.ts";
 
 /** A running agent server ({@link ToolInvoker}). */
@@ -33,7 +34,7 @@ export interface ToolServerOptions {
   readonly feed: RoleFeed;
   readonly quorum: QuorumAgent;
   /** Serves what is optional: methods of parts that it lacks are unimplemented. */
-  readonly program: Pick<MiddlewareEngine, "snapshots" | "log" | "metrics" | "credentials">;
+  readonly program: Pick<MiddlewareEngine, "snapshots" | "log" | "metrics" | "credentials" | "upgrades">;
   readonly host: string;
   readonly port: number;
   readonly tokens: AgentTokens;
@@ -91,6 +92,7 @@ function createTools({ engine, feed, quorum, program, tokens }: ToolServerOption
     ...createDataTools(program.snapshots, program.log),
     ...createMetricTools(program),
     ...createCredentialTools(program.credentials, performing),
+    ...(program.upgrades === undefined ? {} : createUpgradeTools(program.upgrades, performing)),
     getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
     getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
     getRole: async () => answerOf(await answering(() => feed.refresh()), tokens),

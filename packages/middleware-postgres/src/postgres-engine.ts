@@ -22,13 +22,14 @@ import { PostgresCredentials } from "./users/postgres-credentials.ts";
 import { MetricsReader } from "./metrics/read-metrics.ts";
 import { PostgresParameters } from "./server/postgres-parameters.ts";
 import { PostgresServer } from "./server/postgres-server.ts";
-import { endRecovery, promoteTimeoutMs, restartAsPrimary } from "./roles/promotion.ts";
-import { Replacement } from "./server/replacement.ts";
+import { endRecovery, restartAsPrimary } from "./roles/promotion.ts";
+import { Replacement } from "./data/replacement.ts";
 import { ReplicaWatch } from "./roles/replica-watch.ts";
 import { dropSlotAt } from "./roles/replication-slot.ts";
 import { RoleStore } from "./roles/role-store.ts";
 import { isStreamingFrom, observeState, readState, type ServerState } from "./server/server-state.ts";
 import { Sequence } from "./sequence.ts";
+import { MajorUpgrade } from "./upgrade/major-upgrade.ts";
 import { outcomeWithout, switchOver } from "./roles/switchover.ts";
 import { prepareElection, prepareTakeover, type TakingOver } from "./roles/takeover.ts";
 
@@ -46,6 +47,7 @@ export class PostgresEngine implements MiddlewareEngine {
   readonly credentials: PostgresCredentials;
   readonly log: LogArchive;
   readonly snapshots: PostgresSnapshots;
+  readonly upgrades: MajorUpgrade;
   readonly ended: Promise<string>;
   readonly metrics: MetricsReader["read"];
   readonly #options: EngineOptions & PeerAccess;
@@ -85,6 +87,7 @@ export class PostgresEngine implements MiddlewareEngine {
     this.#replacement = new Replacement(options.clock);
     this.#watch = new ReplicaWatch(options.clock, () => this.role());
     this.log = new LogArchive({ engine, server, synchronous, primaryHost: () => this.#primaryHost() });
+    this.upgrades = new MajorUpgrade({ engine, server, exclusively: (act) => this.#actions.run(act) });
     this.snapshots = new PostgresSnapshots({
       ...{ engine, server },
       isAdmitted: () => this.#isAdmitted,
@@ -103,7 +106,8 @@ export class PostgresEngine implements MiddlewareEngine {
     this.#version = await this.#server.version();
     await Promise.all([this.#roles.load(), this.credentials.load()]);
     await this.log.load();
-    if (this.#server.hasData) await this.#server.start(isolated);
+    await this.upgrades.load();
+    if (this.#server.hasUsableData) await this.#server.start(isolated);
   }
 
   async role(): Promise<EngineRole> {
@@ -111,7 +115,7 @@ export class PostgresEngine implements MiddlewareEngine {
     const { host } = this.#options;
     const record = this.#roles.record;
     const state = await observeState(this.#server, this.#replacement);
-    this.#position = state?.position ?? this.#position;
+    this.#position = state?.position ?? Math.max(this.#position, this.upgrades.position);
     await this.#recordPromotion(state);
     const isReplica = this.#isAdmitted && record?.role === "replica";
     const isStreaming = isReplica && !this.#follower.isWorking && isStreamingFrom(state, record.primaryHost);
@@ -127,6 +131,7 @@ export class PostgresEngine implements MiddlewareEngine {
         primaryHost: isReplica ? record.primaryHost : host,
         ...infoOf(state, this.#roles.record, this.#server.hasData ? this.#position : 0),
         ...this.log.info,
+        ...this.upgrades.info,
         ...this.credentials.info,
       },
     };
@@ -165,7 +170,8 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.#follower.cancel();
     await this.#actions.run(async () => {
       this.#isFenced = true;
-      if (!this.#server.hasData || (this.#server.isRunning && (await readState(this.#server.connection)).isStandby)) return;
+      if (!this.#server.hasUsableData || (this.#server.isRunning && (await readState(this.#server.connection)).isStandby))
+        return;
       await this.#server.stop(fenceTimeoutMs);
       await this.#server.start(isolated);
     });
@@ -198,7 +204,7 @@ export class PostgresEngine implements MiddlewareEngine {
     this.#watch.stop();
     this.log.end();
     this.#server.interrupt();
-    await this.#follower.cancel();
+    await Promise.all([this.#follower.cancel(), this.upgrades.end()]);
     const outcome = await this.#actions.run(() => this.#server.end(timeoutMs, force));
     if (isRemoved === true) await dropSlotAt(this.#roles.record, this.#options);
     return outcome;
@@ -228,6 +234,7 @@ export class PostgresEngine implements MiddlewareEngine {
   async #becomePrimary(assignment: Assignment, expected?: Assignment): Promise<void> {
     const server = this.#server;
     if (server.isIncomplete) throw new AgentError("ProgramExited", "the data is incomplete: its rewind was interrupted");
+    this.upgrades.requireUpgraded();
     await this.#roles.save(assignment, expected);
     this.#roles.require(assignment);
     if (!server.hasData) await server.initialize();
@@ -238,6 +245,7 @@ export class PostgresEngine implements MiddlewareEngine {
     this.#roles.require(assignment);
     await server.change({ isStandby: false, isOpen: true });
     [this.#isAdmitted, this.#isFenced] = [true, false];
+    this.upgrades.analyze();
   }
 
   async #obstacleOfLoad(): Promise<string | undefined> {
@@ -250,16 +258,8 @@ export class PostgresEngine implements MiddlewareEngine {
     const record = this.#roles.record;
     const obstacle = await this.#obstacleOfLoad();
     if (obstacle !== undefined || record === undefined || this.#isStopping) return obstacle ?? "this server is being stopped";
-    return this.#replacement.run(async () => {
-      try {
-        await this.#server.stop(promoteTimeoutMs);
-        await this.#server.files.data.replace(folder);
-        return undefined;
-      } finally {
-        // If the folders could not be exchanged, the primary continues with the old data.
-        await this.#becomePrimary(record, record);
-      }
-    });
+    await this.#replacement.exchange(this.#server, folder, () => this.#becomePrimary(record, record));
+    return undefined;
   }
 
   async #handOver(order: FailoverOrder): Promise<Outcome> {

@@ -8,6 +8,7 @@ import {
   volumeTemplate,
 } from "@keelson/middleware-agent/templates";
 import { PostgresEngine } from "./postgres-engine.ts";
+import { debianFolder } from "./server/installation.ts";
 
 /** The engine of PostgreSQL. */
 export const postgresAgent: EngineDefinition = {
@@ -20,6 +21,12 @@ export const postgresAgent: EngineDefinition = {
       value: "VERSION",
       description: "major version of the program, where several are installed",
       default: "",
+    },
+    {
+      name: "program-folder",
+      value: "DIR",
+      description: "folder with the programs of each major version in VERSION/bin",
+      default: debianFolder,
     },
     {
       name: "program-login",
@@ -46,9 +53,16 @@ spec:
   version: 1.0.0
   description: PostgreSQL, one primary and its streaming replicas
   runtimes:
-    - {name: postgres, versions: ["15"]}
+    - {name: postgres, versions: ["15", "16", "17", "18"]}
   images:
     "15": docker.io/library/postgres:15
+    "16": docker.io/library/postgres:16
+    "17": docker.io/library/postgres:17
+    "18": docker.io/library/postgres:18
+  compatibility:
+    migrateFrom: {"16": ["15"], "17": ["15", "16"], "18": ["15", "16", "17"]}
+    # Servers of different major versions do not replicate.
+    stopFor: {"16": ["15"], "17": ["15", "16"], "18": ["15", "16", "17"]}
   configKey: postgresConfig
   # One password per role: a user has two login roles, of which one is disabled except during a rotation.
   users: {defaultLogin: postgres}
@@ -121,6 +135,7 @@ spec:
     port: 5432
     agentPort: 50052
     program: postgres
+    programFolder: /usr/lib/postgresql
     runAs: ""
     podSecurityContext: {}
   templates:
@@ -148,6 +163,7 @@ spec:
         - --engine=postgres
         - --program={{ .Values.program }}
         - --program-version={{ .Runtime.Version }}
+        - --program-folder={{ .Values.programFolder }}
         - --program-port={{ .Values.port }}
         - --run-as={{ .Values.runAs }}
         - --port={{ .Values.agentPort }}

@@ -81,6 +81,8 @@ class GrpcAgentClient implements AgentClient {
       return await perform(this.#toolsOf(ip, access), call, this.#programPort, options);
     } catch (error) {
       const { code, rawMessage } = ConnectError.from(error);
+      if (code === Code.Unimplemented && call.method === "CheckUpgrade")
+        return { kind: "refused", message: "the agent cannot upgrade the data of its program" };
       if (code === Code.InvalidArgument || code === Code.Unauthenticated) return { kind: "refused", message: rawMessage };
       return { kind: "unreachable", message: rawMessage };
     }
@@ -191,20 +193,17 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       return outcomeOf(await tools.setLogArchive({ enabled, token }, options));
     }
     case "SetCredentials": {
-      const { sequence, id, password, login = "" } = call;
-      const users = call.users.map(({ name, rules, passwordHashes, logins = [] }) => ({
-        name,
-        rules: [...rules],
-        passwordHashes: [...passwordHashes],
-        logins: logins.map((each) => ({ name: each.name, verifier: each.verifier })),
-      }));
-      return outcomeOf(await tools.setCredentials({ sequence: BigInt(sequence), id, password, login, users }, options));
+      return outcomeOf(await tools.setCredentials(credentialsRequest(call), options));
     }
     case "SetTokens": {
       const { sequence, id, agentToken: token, tokenHashes } = call;
       const request = { sequence: BigInt(sequence), id, token, tokenHashes: [...tokenHashes] };
       return outcomeOf(await tools.setTokens(request, options));
     }
+    case "CheckUpgrade":
+      return outcomeOf(await tools.checkUpgrade({ version: call.version, token: call.token }, options));
+    case "UpgradeData":
+      return outcomeOf(await tools.upgradeData({ token: call.token }, options));
     case "Stop": {
       const { token, isRemoved: removed = false } = call;
       const reason = `the Pod is being ${removed ? "removed" : "replaced"}`;
@@ -212,6 +211,24 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       return outcomeOf(await tools.stop(request, options));
     }
   }
+}
+
+function credentialsRequest({
+  sequence,
+  id,
+  password,
+  login = "",
+  users,
+}: Extract<Call, { readonly method: "SetCredentials" }>) {
+  return {
+    ...{ sequence: BigInt(sequence), id, password, login },
+    users: users.map(({ name, rules, passwordHashes, logins = [] }) => ({
+      name,
+      rules: [...rules],
+      passwordHashes: [...passwordHashes],
+      logins: logins.map((each) => ({ name: each.name, verifier: each.verifier })),
+    })),
+  };
 }
 
 function orderOf({ concurrent, order }: { readonly concurrent: boolean; readonly order: readonly string[] }): CallResult {

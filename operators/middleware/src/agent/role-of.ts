@@ -5,6 +5,8 @@ export function roleOf(role: string, info: Readonly<Record<string, string>>): Ro
   const {
     configHash,
     version,
+    dataVersion,
+    upgrade,
     primaryHost,
     isInSync,
     offset,
@@ -24,6 +26,8 @@ export function roleOf(role: string, info: Readonly<Record<string, string>>): Ro
     ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
     ...(configHash === undefined ? {} : { configHash }),
     ...(version === undefined ? {} : { version }),
+    ...(dataVersion === undefined ? {} : { dataVersion }),
+    ...(upgrade === undefined ? {} : { upgrade }),
     offset: Number(offset ?? 0),
     ...(timeline === undefined ? {} : { timeline: Number(timeline) }),
     epoch: Number(epoch ?? 0),

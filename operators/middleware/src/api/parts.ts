@@ -178,6 +178,9 @@ export const operation = Type.Object(
       ),
     ),
     disruptions: Type.Optional(disruptions("Disruptions so far, earlier attempts of the task included.")),
+    checked: Type.Optional(
+      Type.Boolean({ description: "Whether an agent has checked that the data can be upgraded, before the Pods are stopped." }),
+    ),
     pointOfNoReturn: Type.Optional(Type.Boolean({ description: "Whether the operation can no longer be reverted." })),
     errorClass: Type.Optional(choice(errorClasses, "Class of the failure.")),
     message: Type.Optional(Type.String({ description: "Human-readable progress." })),

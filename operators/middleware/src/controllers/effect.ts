@@ -68,6 +68,9 @@ export type Call =
       readonly agentToken: string;
       readonly tokenHashes: readonly string[];
     }
+  /** Sent to the primary of the old version. */
+  | { readonly method: "CheckUpgrade"; readonly version: string; readonly token: string }
+  | { readonly method: "UpgradeData"; readonly token: string }
   /** `isRemoved`: the Pod does not return. */
   | { readonly method: "Stop"; readonly token: string; readonly isRemoved?: boolean };
 

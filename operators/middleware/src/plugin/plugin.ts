@@ -27,7 +27,12 @@ export interface Plugin {
   readonly runtimes: readonly { readonly name: string; readonly versions: readonly string[] }[];
   readonly images: Readonly<Record<string, string>>;
   /** Supported upgrades: target version to source versions. */
-  readonly migrateFrom: Readonly<Record<string, readonly string[]>>;
+  readonly migrateFrom: VersionPairs;
+  /**
+   * Upgrades for which all Pods of a Group are stopped, because its programs do not replicate between these versions: target version to source
+   * versions.
+   */
+  readonly stopFor: VersionPairs;
   /** Key under an App's `spec.config` that contains the parameters. */
   readonly configKey: string | undefined;
   readonly components: readonly PluginComponent[];
@@ -52,6 +57,14 @@ export interface Plugin {
 /** Whether an agent runs in the Pods of a component. */
 export function hasAgent(plugin: Plugin, component: string): boolean {
   return plugin.components.find(({ name }) => name === component)?.hasAgent ?? true;
+}
+
+/** Versions by the versions that precede them. */
+export type VersionPairs = Readonly<Record<string, readonly string[]>>;
+
+/** Whether pairs of versions contain the change from a version to another. */
+export function hasPair(pairs: VersionPairs, from: string, to: string): boolean {
+  return Object.entries(pairs).some(([target, sources]) => hasVersion([target], to) && hasVersion(sources, from));
 }
 
 /** Whether a list of versions matches a version. `7.0` matches `7.0.*`. */

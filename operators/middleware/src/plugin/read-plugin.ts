@@ -98,11 +98,8 @@ export function* pluginInSteps(configMap: DeepReadonly<ConfigMapObject>, documen
       };
     }),
     images: strings(spec.images, "images"),
-    migrateFrom: Object.fromEntries(
-      Object.entries(
-        object(object(spec.compatibility ?? {}, "compatibility").migrateFrom ?? {}, "compatibility.migrateFrom"),
-      ).map(([to, from]) => [to, list(from, `compatibility.migrateFrom.${to}`).map(String)]),
-    ),
+    migrateFrom: readPairs(spec.compatibility, "migrateFrom"),
+    stopFor: readPairs(spec.compatibility, "stopFor"),
     configKey: spec.configKey === undefined ? undefined : requiredText(spec.configKey, "configKey"),
     components,
     orders: readOrders(
@@ -134,6 +131,13 @@ export function* pluginInSteps(configMap: DeepReadonly<ConfigMapObject>, documen
     values: object(spec.defaultValues ?? {}, "defaultValues"),
     templates: yield* readTemplates(spec.templates, configMap),
   };
+}
+
+function readPairs(compatibility: JsonValue | undefined, key: "migrateFrom" | "stopFor"): Plugin["migrateFrom"] {
+  const pairs = object(object(compatibility ?? {}, "compatibility")[key] ?? {}, `compatibility.${key}`);
+  return Object.fromEntries(
+    Object.entries(pairs).map(([to, from]) => [to, list(from, `compatibility.${key}.${to}`).map(String)]),
+  );
 }
 
 /** Parses `templates`. Each key is parsed once. */

@@ -19,7 +19,7 @@ import {
 } from "../api/names.ts";
 import type { RenderBudget } from "../template/render-budget.ts";
 import { type RenderTemplateOptions, renderTemplate } from "../template/render-template.ts";
-import { hasAgent, hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
+import { hasAgent, hasVersion, type Plugin, type TemplateKind, type VersionPairs } from "./plugin.ts";
 import { parseYamlInSteps } from "./parse-yaml.ts";
 import { checkPod, checkPorts } from "./check-rendered.ts";
 import { PluginError } from "./read-plugin.ts";
@@ -49,6 +49,8 @@ export interface RenderedGroup {
   readonly services: readonly KubernetesObject[];
   /** Whether an agent runs in every Pod. */
   readonly hasAgents: boolean;
+  /** Changes of the version for which all Pods are stopped. */
+  readonly stopFor: VersionPairs;
   /** Ordinals of Pods in order of preference. */
   readonly preferredPrimaries: readonly number[];
 }
@@ -122,6 +124,7 @@ export function* renderGroupInSteps(
     instances,
     services: yield* renderer.services(),
     hasAgents: renderer.hasAgents,
+    stopFor: plugin.stopFor,
     preferredPrimaries: spec.highAvailability?.preferredPrimaries ?? [],
   };
 }

@@ -162,12 +162,12 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       case "SetCredentials":
       case "SetTokens":
         return { kind: "done" };
-      case "SetLogArchive":
-        return { kind: "refused", message: "the program has no log" };
       case "Stop":
         server.isStopped = true;
         commands.push({ pod: server.pod, command: "stops" });
         return { kind: "done" };
+      default:
+        return { kind: "refused", message: `the program has no ${call.method}` };
     }
   }
 

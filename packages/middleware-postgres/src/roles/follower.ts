@@ -1,5 +1,6 @@
 import { sleep } from "@keelson/api-machinery/time";
-import type { EngineOptions } from "@keelson/middleware-agent";
+import { AgentError, type EngineOptions } from "@keelson/middleware-agent";
+import { majorOf } from "../server/installation.ts";
 import { connectToPeer, type PeerAccess } from "../server/peer-connection.ts";
 import type { PostgresConnection } from "../server/postgres-client.ts";
 import type { Upstream } from "../server/postgres-config.ts";
@@ -87,6 +88,7 @@ export class Follower {
     const { connection: opened, login } = await connectToPeer(host, engine);
     await using connection = opened;
     if ((await primaryHistory(connection)) === undefined) return false;
+    await requireVersion(connection, await server.version());
     const slot = await ensureSlot(connection, slotName(engine.podName), engine.log);
     const upstream = { ...server.upstreamOf(host, login), ...(slot === undefined ? {} : { slot }) };
     let isFollowing = false;
@@ -143,4 +145,15 @@ export class Follower {
     } else log.info({ primary: upstream.host }, "copying all data of the primary");
     await server.clone(upstream, signal);
   }
+}
+
+/** Rejects if a server is of another major version: its data could be copied, but not used. */
+async function requireVersion(connection: PostgresConnection, own: string): Promise<void> {
+  const [row] = await connection.run("SELECT current_setting('server_version') AS version");
+  const version = row?.["version"] ?? "";
+  if (majorOf(version) === majorOf(own)) return;
+  throw new AgentError(
+    "InvalidConfig",
+    `the primary is of version ${version}, and the programs of this Pod are of version ${own}`,
+  );
 }

@@ -3,33 +3,44 @@ import { delimiter, dirname, join } from "node:path";
 import { AgentError } from "@keelson/middleware-agent";
 import type { ProgramUser } from "./run-tool.ts";
 
-/** Debian installs each major version in a folder of its own, which is not in `PATH`. */
-const debianFolder = "/usr/lib/postgresql";
+/** Debian installs each major version in a folder of its own, `VERSION/bin`, which is not in `PATH`. */
+export const debianFolder = "/usr/lib/postgresql";
 /** User id of images without a user `postgres`. */
 const defaultId = 999;
 
 /**
- * Finds the folder of PostgreSQL's programs: next to `program`, if that is a path; of the version, where Debian installs it; in `PATH`; or the newest that Debian has.
+ * Finds the folder of PostgreSQL's programs: next to `program`, if that is a path; of the version in `base`, as Debian installs it; in `PATH`; or the newest in
+ * `base`.
  *
  * **Errors**: an `AgentError` with code `ProgramExited`.
  */
-export function findPrograms(program: string, version: string): string {
+export function findPrograms(program: string, version: string, base = debianFolder): string {
   if (program.includes("/")) return dirname(realpathSync(program));
   const [major = ""] = version.split(".");
   const folders = [
-    ...(major === "" ? [] : [join(debianFolder, major, "bin")]),
+    ...(major === "" ? [] : [join(base, major, "bin")]),
     ...(process.env.PATH ?? "").split(delimiter),
-    ...installedVersions().map((each) => join(debianFolder, each, "bin")),
+    ...installedVersions(base).map((each) => join(base, each, "bin")),
   ];
   const found = folders.find((folder) => isExecutable(join(folder, program)));
-  if (found === undefined)
-    throw new AgentError("ProgramExited", `${program} not found in PATH or ${debianFolder}: install PostgreSQL`);
+  if (found === undefined) throw new AgentError("ProgramExited", `${program} not found in PATH or ${base}: install PostgreSQL`);
   return dirname(realpathSync(join(found, program)));
 }
 
-function installedVersions(): readonly string[] {
+/** Folder of the programs of a major version in `base`; undefined if it is not installed there. */
+export function programsOf(major: string, base: string): string | undefined {
+  const folder = join(base, major, "bin");
+  return /^\d+$/.test(major) && isExecutable(join(folder, "postgres")) ? folder : undefined;
+}
+
+/** Major version of a version, such as 15 of `15.18`. */
+export function majorOf(version: string): string {
+  return version.split(".", 1)[0] ?? "";
+}
+
+function installedVersions(base: string): readonly string[] {
   try {
-    return readdirSync(debianFolder).sort((a, b) => Number(b) - Number(a));
+    return readdirSync(base).sort((a, b) => Number(b) - Number(a));
   } catch {
     return [];
   }

@@ -2,14 +2,16 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "@keelson/api-machinery/time";
 import { AgentError, type EngineOptions, killProcessesIn, type Outcome, ServerProcess } from "@keelson/middleware-agent";
+import { cloneData, rewindData } from "../data/copy-data.ts";
 import { endLeftovers } from "./leftovers.ts";
-import { LocalConnection, PostgresError, superuser } from "./postgres-client.ts";
+import { LocalConnection, PostgresError } from "./postgres-client.ts";
 import type { Login } from "./peer-connection.ts";
 import type { Upstream } from "./postgres-config.ts";
+import { initializeData } from "../data/initialize-data.ts";
+import { majorOf } from "./installation.ts";
 import { requireTool } from "./run-tool.ts";
 import { ServerConfig, type StartMode } from "./server-config.ts";
 import { ServerFiles } from "./server-files.ts";
-import { backupArguments, rewindArguments } from "./tool-arguments.ts";
 
 /** `endingStartMs`: time that a start has once its Pod ends. */
 const [startTimeoutMs, endingStartMs, reloadTimeoutMs, statementTimeoutMs] = [60_000, 5_000, 10_000, 10_000];
@@ -34,6 +36,8 @@ export class PostgresServer {
   readonly #config: ServerConfig;
   /** The command of the running server. */
   #loadedArchiveCommand: string | undefined;
+  /** Version of the programs. */
+  #version = "";
   #reportEnd: (message: string) => void = () => undefined;
   readonly ended = new Promise<string>((resolve) => {
     this.#reportEnd = resolve;
@@ -67,6 +71,17 @@ export class PostgresServer {
   get hasData(): boolean {
     return this.files.data.hasData;
   }
+
+  /** Whether there is data that the programs can use. */
+  get hasUsableData(): boolean {
+    return this.hasData && !this.isForeign;
+  }
+
+  /** Whether the data is of another major version than the programs. */
+  get isForeign(): boolean {
+    return this.hasData && this.#version !== "" && this.files.data.version !== majorOf(this.#version);
+  }
+
   /** Whether a rewind was interrupted, so that the data must be copied. */
   get isIncomplete(): boolean {
     return this.files.data.isIncomplete;
@@ -93,46 +108,30 @@ export class PostgresServer {
   /** Version of the programs, such as `15.18`. */
   async version(): Promise<string> {
     const text = await requireTool(this.files.program("postgres"), ["--version"], this.files.tool);
-    return /\d+(\.\d+)*/.exec(text)?.[0] ?? "";
+    this.#version = /\d+(\.\d+)*/.exec(text)?.[0] ?? "";
+    this.files.requireVersion(this.#version);
+    return this.#version;
   }
 
   /** Creates an empty cluster with data checksums. */
   async initialize(): Promise<void> {
-    const file = this.files.path("conf/password");
-    await this.files.write(file, this.#options.password);
-    const target = this.files.data.next;
-    await rm(target, { recursive: true, force: true });
-    const options = ["--data-checksums", "--encoding=UTF8", "--no-locale", "--auth=scram-sha-256", `--pwfile=${file}`];
-    await requireTool(
-      this.files.program("initdb"),
-      [`--pgdata=${target}`, `--username=${superuser}`, ...options],
-      this.files.tool,
-    );
-    await rm(file);
-    await this.files.data.replace();
+    await initializeData(this.files, this.#options.password);
   }
 
   /** Replaces all data by a copy of another server's. The server must not run. */
   async clone(upstream: Upstream, signal: AbortSignal): Promise<void> {
-    const target = this.files.data.next;
-    await rm(target, { recursive: true, force: true });
-    const args = backupArguments(upstream, target);
-    const { password } = upstream;
-    await requireTool(this.files.program("pg_basebackup"), args, { ...this.files.tool, password, signal });
-    await this.files.data.replace();
+    await cloneData(this.files, upstream, signal);
   }
 
   /** Discards what another server does not have. The server must have been stopped cleanly. The data is complete once the server has started. */
   async rewind(upstream: Upstream, signal: AbortSignal): Promise<void> {
-    const args = rewindArguments(upstream, this.files.data.path, this.#config.file);
-    await this.files.data.markIncomplete();
-    const { password } = upstream;
-    await requireTool(this.files.program("pg_rewind"), args, { ...this.files.tool, password, signal });
+    await rewindData(this.files, this.#config.file, upstream, signal);
   }
 
   /** Starts the server and waits until it accepts its agent. Rejects with its output if it ends before, or if the signal fires. */
   async start(mode: StartMode, signal?: AbortSignal): Promise<void> {
     await this.#cleaning;
+    if (this.isForeign) throw new AgentError("InvalidConfig", `the data is of version ${this.files.data.version}`);
     await this.#writeMode(mode);
     this.#loadedArchiveCommand = this.#config.archiveCommand;
     const { clock, log } = this.#options;

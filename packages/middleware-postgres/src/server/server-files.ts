@@ -1,8 +1,8 @@
 import { chmod, chown, mkdir, rename, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { EngineOptions, ProgramTls } from "@keelson/middleware-agent";
-import { DataFolder, syncFolder } from "./data-folder.ts";
-import { findPrograms, findUser } from "./installation.ts";
+import { AgentError, type EngineOptions, type ProgramTls } from "@keelson/middleware-agent";
+import { DataFolder, syncFolder } from "../data/data-folder.ts";
+import { debianFolder, findPrograms, findUser, majorOf } from "./installation.ts";
 import type { ServerTls } from "./postgres-config.ts";
 import { type ProgramUser, requireTool, type ToolOptions } from "./run-tool.ts";
 
@@ -12,11 +12,17 @@ export class ServerFiles {
   readonly home: string;
   readonly data: DataFolder;
   readonly user: ProgramUser;
-  readonly #programs: string;
+  /** Folder of the programs of this version. */
+  readonly programs: string;
+  /** Folder with a folder per major version. */
+  readonly installations: string;
+  readonly #wantedVersion: string;
 
   constructor({ flags, program, dataDir }: Pick<EngineOptions, "flags" | "program" | "dataDir">) {
     this.user = findUser(flags["run-as"] ?? "");
-    this.#programs = findPrograms(program, flags["program-version"] ?? "");
+    this.#wantedVersion = flags["program-version"] ?? "";
+    this.installations = flags["program-folder"] || debianFolder;
+    this.programs = findPrograms(program, this.#wantedVersion, this.installations);
     this.home = join(dataDir, "postgres");
     this.data = new DataFolder(this.home);
   }
@@ -28,7 +34,15 @@ export class ServerFiles {
 
   /** Path of a program, such as `initdb`. */
   program(name: string): string {
-    return join(this.#programs, name);
+    return join(this.programs, name);
+  }
+
+  /** Throws if the programs are not of the major version of the App. */
+  requireVersion(version: string): void {
+    const wanted = majorOf(this.#wantedVersion);
+    if (wanted === "" || wanted === majorOf(version)) return;
+    const message = `${this.programs} has the programs of version ${version}, not ${wanted}: install those in ${join(this.installations, wanted, "bin")}`;
+    throw new AgentError("InvalidConfig", message);
   }
 
   /** The output of `pg_controldata`. */

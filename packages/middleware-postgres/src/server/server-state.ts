@@ -1,6 +1,6 @@
 import type { LocalConnection } from "./postgres-client.ts";
 import type { PostgresServer } from "./postgres-server.ts";
-import type { Replacement } from "./replacement.ts";
+import type { Replacement } from "../data/replacement.ts";
 
 /** Maximum lag of a replica that counts as in sync. */
 const maxLagBytes = 16 * 1_048_576;

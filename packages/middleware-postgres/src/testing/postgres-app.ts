@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { chmod, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,6 +14,7 @@ import { postgresPlugin } from "../postgres-plugin.ts";
 import type { Login } from "../server/peer-connection.ts";
 import { PostgresConnection, type Value } from "../server/postgres-client.ts";
 import { RowWriter } from "./row-writer.ts";
+import { installTwoVersions } from "./two-versions.ts";
 import { installUnsyncedPrograms } from "./unsynced-programs.ts";
 
 const namespace = "default";
@@ -25,24 +26,28 @@ const small = { shared_buffers: "16MB", max_connections: "40", wal_keep_size: "6
 export class PostgresApp implements AsyncDisposable {
   readonly cluster: RedisEnvironment;
   readonly #programs: string;
-  readonly #program: string;
+  readonly #values: Readonly<Record<string, string>>;
   #writer: RowWriter | undefined;
   #isCreated = false;
 
-  private constructor(cluster: RedisEnvironment, programs: string, program: string) {
+  private constructor(cluster: RedisEnvironment, programs: string, values: Readonly<Record<string, string>>) {
     this.cluster = cluster;
     this.#programs = programs;
-    this.#program = program;
+    this.#values = values;
   }
 
-  static async start(): Promise<PostgresApp> {
+  /** `hasTwoVersions`: versions 15 and 18 are installed. */
+  static async start({ hasTwoVersions = false } = {}): Promise<PostgresApp> {
     const programs = await mkdtemp(join(tmpdir(), "pg-programs-"));
     // The servers have a user of their own.
     await chmod(programs, 0o755);
-    const program = await installUnsyncedPrograms(programs);
+    if (hasTwoVersions) await installTwoVersions(programs);
+    const values: Readonly<Record<string, string>> = hasTwoVersions
+      ? { programFolder: programs }
+      : { program: await installUnsyncedPrograms(programs) };
     const agentMain = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
     const cluster = await startRedisEnvironment({ plugins: [postgresPlugin], agentMain, group: "cache-postgres-nodes" });
-    return new PostgresApp(cluster, programs, program);
+    return new PostgresApp(cluster, programs, values);
   }
 
   /** Creates or changes the App, waits until it has settled, and empties its table `rows`. */
@@ -70,7 +75,7 @@ export class PostgresApp implements AsyncDisposable {
     replicas: number,
     highAvailability?: { readonly quorum: boolean },
   ): { readonly components: { name: string; groups: { name: string }[] }[] } {
-    const values = { program: this.#program };
+    const values = this.#values;
     const group = {
       name: "nodes",
       replicas,
@@ -79,6 +84,18 @@ export class PostgresApp implements AsyncDisposable {
       ...(highAvailability && { highAvailability }),
     };
     return { components: [{ name: "postgres", groups: [group] }] };
+  }
+
+  /** Changes the version, and waits until the plan has ended. Resolves to its outcome and the error of its task. */
+  async changeVersion(version: string): Promise<{ readonly outcome: string | undefined; readonly error: string }> {
+    // A version that has failed is only tried again after another change.
+    const { status: current } = await this.cluster.group();
+    await this.cluster.changeApp({ runtime: { name: "postgres", version: current?.currentVersion?.split(".")[0] ?? "" } });
+    const generation = await this.cluster.changeApp({ runtime: { name: "postgres", version } });
+    const { status } = await this.cluster.untilApp(
+      ({ status: each }) => each?.plan?.generation === generation && each.plan.outcome !== undefined,
+    );
+    return { outcome: status?.plan?.outcome, error: status?.plan?.tasks.find(({ error }) => error)?.error ?? "" };
   }
 
   /** Waits until the plan of a generation has ended, and succeeded. */
@@ -149,6 +166,20 @@ export class PostgresApp implements AsyncDisposable {
     const { acknowledged } = await writer.stop();
     const stored = new Set(await this.rows());
     return { lost: acknowledged.filter((row) => !stored.has(row)), written: acknowledged.length };
+  }
+
+  /** Makes the upgrade of data to version 18 fail, but not its check. */
+  async breakCopy(): Promise<void> {
+    const program = join(this.#programs, "18/bin/pg_resetwal");
+    await rename(program, `${program}.real`);
+    const script = `case "$*" in *--next-wal-file*) echo broken >&2; exit 1 ;; esac\nexec "$0.real" "$@"`;
+    await writeFile(program, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  }
+
+  /** Reverts {@link breakCopy}. */
+  async repairCopy(): Promise<void> {
+    const program = join(this.#programs, "18/bin/pg_resetwal");
+    await rename(`${program}.real`, program);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

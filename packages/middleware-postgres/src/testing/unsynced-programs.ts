@@ -4,10 +4,9 @@ import { findPrograms } from "../server/installation.ts";
 
 /**
  * Creates a folder of PostgreSQL's programs that leave writing to the disk to the operating system. Killed processes lose nothing by that,
- * and tests do not wait for the disk. Resolves to the path of `postgres`.
+ * and tests do not wait for the disk. `real`: folder of the programs. Resolves to the path of `postgres`.
  */
-export async function installUnsyncedPrograms(folder: string): Promise<string> {
-  const real = findPrograms("postgres", "15");
+export async function installUnsyncedPrograms(folder: string, real = findPrograms("postgres", "15")): Promise<string> {
   const wrappers = new Map([
     ["postgres", `exec ${real}/postgres "$@" -c fsync=off -c wal_init_zero=off`],
     ["pg_basebackup", `exec ${real}/pg_basebackup "$@" --no-sync`],

@@ -24,6 +24,10 @@ export interface Role {
   readonly isInSync: boolean;
   readonly configHash?: string;
   readonly version?: string;
+  /** Version of the data, if the program cannot use it before it is upgraded. */
+  readonly dataVersion?: string;
+  /** `running`, or `failed: ` and the reason. Undefined: no upgrade of the data was started. */
+  readonly upgrade?: string;
   /** Replication offset: how much of the primary's data a replica has. */
   readonly offset?: number;
   /** Timeline of the offset: offsets of an earlier timeline are older data, however large. Undefined if the program has no timelines. */

@@ -10,6 +10,7 @@ import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
 import { requestOrder } from "./pod-order.ts";
 import { restart } from "./restart.ts";
+import { stopForUpgrade } from "./upgrade-data.ts";
 import { switchover } from "../primary/switchover.ts";
 import { isHeld, isOutdated, type PodView } from "./pod-view.ts";
 
@@ -27,6 +28,8 @@ export function changePods(
   // The partition holds the others, also those that were changed before it was raised.
   const outdated = present.filter((view) => !isHeld(view) && (isOutdated(view) || hasOtherParameters(view)));
   if (outdated.length > 0) {
+    const stopped = stopForUpgrade(observed, rendered, present, status);
+    if (stopped !== undefined) return stopped;
     const { operation } = status;
     const primary = present.find((view) => view.name === status.primary?.pod);
     if (operation !== undefined && operation.order === undefined)

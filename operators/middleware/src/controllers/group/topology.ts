@@ -13,6 +13,7 @@ import { reconcileRoles } from "../primary/roles.ts";
 import { continueSwitchover } from "../primary/switchover.ts";
 import { awaitAgents } from "./await-agents.ts";
 import type { PodView } from "./pod-view.ts";
+import { upgradeData } from "./upgrade-data.ts";
 
 /** Maintains the topology, with or without an operation: all Pods exist, one is the primary, and the others follow it. */
 export function reconcileTopology(
@@ -29,6 +30,7 @@ export function reconcileTopology(
   const steps: readonly (() => Next)[] = [
     // First, because a failover may need the agent of the missing Pod for its majority.
     () => startMissing(observed, rendered, views, status),
+    () => upgradeData(observed, rendered, present, status),
     () => reconcileFailover(observed, views, status),
     () => awaitAgents(observed, present, status),
     () => reconcileRoles(present, views, status),

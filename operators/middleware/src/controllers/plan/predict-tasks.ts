@@ -1,9 +1,9 @@
-import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, jsonEquals } from "@keelson/api-machinery";
 import type { ChangeTask } from "../../api/app.ts";
 import type { Group } from "../../api/group.ts";
 import { labels } from "../../api/names.ts";
 import type { Disruptions, GroupPart } from "../../api/parts.ts";
-import { hasAgent, type Plugin } from "../../plugin/plugin.ts";
+import { hasAgent, hasPair, type Plugin } from "../../plugin/plugin.ts";
 
 /** What a task does to Pods. */
 export interface Prediction {
@@ -46,12 +46,27 @@ function predict(task: ChangeTask, plugin: Plugin, groups: readonly PredictedGro
   if (task.scenario === "provision" || task.scenario === "start") return { effect: "starts Pods", disruptions: nothing };
   if (task.scenario === "stop") return { effect: "stops all Pods, the primary last", disruptions: nothing };
   if (task.type === "version_upgrade") {
+    const [from = "", to = ""] = [task.baseSpec, task.desiredSpec].map((spec) => versionOf(spec));
+    if (hasPair(plugin.stopFor, from, to)) return predictStop(groups);
     const isAgentless = !hasAgent(plugin, task.targetComponent);
     const ending = isAgentless || heldBy(groups) !== "" ? "" : "; cannot be reverted after it";
     return { effect: `${restartEffect(isAgentless, groups)}${ending}`, disruptions: restartOf(groups) };
   }
   if (task.type === "storage_volume") return { effect: "restarts nothing; cannot be reverted", disruptions: nothing };
   return task.type === "middleware_config" ? predictParameters(task, plugin, groups) : predictResources(task, groups);
+}
+
+const versionOf = (spec: ChangeTask["desiredSpec"] | undefined): string | undefined => {
+  const runtime = spec?.["runtime"];
+  return isJsonObject(runtime) && typeof runtime["version"] === "string" ? runtime["version"] : undefined;
+};
+
+/** An upgrade between versions that do not replicate. */
+function predictStop(groups: readonly PredictedGroup[]): Prediction {
+  const restarts = groups.reduce((sum, { replicas }) => sum + replicas, 0);
+  const effect =
+    "checks the data, then stops all Pods: no reads or writes until the primary's data is upgraded; the replicas copy it; cannot be reverted after the upgrade of the data";
+  return { effect, disruptions: { restarts, switchovers: 0 } };
 }
 
 const ordinalOf = (pod: string): number => Number(pod.slice(pod.lastIndexOf("-") + 1));

@@ -4,7 +4,7 @@ import type { App } from "../../api/app.ts";
 import type { ComponentSpec } from "../../api/component.ts";
 import type { Group } from "../../api/group.ts";
 import { accessSecretName, authorityName, labels } from "../../api/names.ts";
-import { hasAgent, hasVersion, type Plugin } from "../../plugin/plugin.ts";
+import { hasAgent, hasPair, hasVersion, type Plugin } from "../../plugin/plugin.ts";
 import { secretOf } from "../credentials/password-secret.ts";
 import { desiredComponents, keysOf } from "./desired-components.ts";
 
@@ -193,11 +193,16 @@ function rolloutProblems({ spec }: DeepReadonly<App>, groups: readonly DeepReado
 
 function upgradeProblems(
   before: DeepReadonly<ComponentSpec> | undefined,
-  { runtime }: DeepReadonly<ComponentSpec>,
-  { migrateFrom }: Plugin,
+  { runtime, groups }: DeepReadonly<ComponentSpec>,
+  { migrateFrom, stopFor }: Plugin,
 ): readonly FieldError[] {
   const old = before?.runtime.version;
   if (old === undefined || old === runtime.version) return [];
+  const held = groups.find(({ rollingUpdate }) => (rollingUpdate?.partition ?? 0) > 0);
+  if (held !== undefined && hasPair(stopFor, old, runtime.version)) {
+    const reason = `all Pods are stopped for the upgrade from ${old}, so rollingUpdate.partition of group ${held.name} must be 0`;
+    return [{ field: "spec.runtime.version", message: reason }];
+  }
   const [, from] = Object.entries(migrateFrom).find(([to]) => hasVersion([to], runtime.version)) ?? [];
   if (from && hasVersion(from, old)) return [];
   const advice = from ? `; upgrade to ${from.join(" or ")} first` : "";

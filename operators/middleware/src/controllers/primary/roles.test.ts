@@ -72,7 +72,7 @@ describe("a Group with a recorded primary", () => {
 });
 
 it("changes the current primary last, wherever it is in the recorded order", () => {
-  const rendered: RenderedGroup = { instances: [], services: [], hasAgents: true, preferredPrimaries: [] };
+  const rendered: RenderedGroup = { instances: [], services: [], hasAgents: true, stopFor: {}, preferredPrimaries: [] };
   const operation = { token: "t", scenario: "update", phase: "Running", startedAt: "", order: ["p-0", "p-1", "p-2"] };
   const wanted = { configHash: "newer" };
   const views = [podView(0, leader, wanted), podView(1, {}, wanted), podView(2, {}, wanted)];

@@ -54,7 +54,8 @@ function replaceEmptyPrimary(
   return undefined;
 }
 
-function recordPrimary({ name }: PodView, epoch: number, action: string): Next {
+/** Records another Pod as the primary. */
+export function recordPrimary({ name }: PodView, epoch: number, action: string): Next {
   return {
     kind: "record",
     message: `${name} ${action}`,
@@ -76,7 +77,7 @@ function awaitSync(present: readonly PodView[], views: readonly PodView[], statu
 }
 
 /** The Pod with the newest data, the first of several. */
-function withNewestData(views: readonly PodView[]): PodView | undefined {
+export function withNewestData(views: readonly PodView[]): PodView | undefined {
   return views.reduce<PodView | undefined>(
     (best, view) => (best === undefined || hasNewerData(view, best) ? view : best),
     undefined,

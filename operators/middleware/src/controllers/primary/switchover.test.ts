@@ -8,7 +8,7 @@ import { continueRestart } from "../group/restart.ts";
 import { continueSwitchover, switchover } from "./switchover.ts";
 import type { PodView } from "../group/pod-view.ts";
 
-const rendered: RenderedGroup = { instances: [], services: [], hasAgents: true, preferredPrimaries: [] };
+const rendered: RenderedGroup = { instances: [], services: [], hasAgents: true, stopFor: {}, preferredPrimaries: [] };
 const status = {
   primary: { pod: "p-0", epoch: 4 },
   operation: { token: "t", scenario: "update", phase: "Running", startedAt: "2026-01-01T00:00:00Z" },

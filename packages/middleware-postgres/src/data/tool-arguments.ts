@@ -1,4 +1,4 @@
-import { connectionString, type Upstream } from "./postgres-config.ts";
+import { connectionString, type Upstream } from "../server/postgres-config.ts";
 
 /**
  * Arguments of `pg_basebackup`. Without a slot it does not report what it has flushed: otherwise the primary would count it as a

@@ -1,8 +1,8 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, test, vi } from "vitest";
-import { LocalConnection, PostgresError } from "./postgres-client.ts";
+import { LocalConnection, PostgresError } from "../server/postgres-client.ts";
 import { Replacement } from "./replacement.ts";
-import { observeState } from "./server-state.ts";
+import { observeState } from "../server/server-state.ts";
 
 const recovering = new PostgresError("Refused", "the database system is starting up");
 

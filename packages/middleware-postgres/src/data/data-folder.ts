@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 
@@ -12,6 +12,8 @@ export class DataFolder {
   readonly next: string;
   /** Where a snapshot is loaded and recovered. */
   readonly incoming: string;
+  /** Where an upgrade is prepared. */
+  readonly upgrade: string;
   readonly #home: string;
   readonly #old: string;
   readonly #marker: string;
@@ -22,6 +24,7 @@ export class DataFolder {
     this.path = join(home, "data");
     this.next = join(home, "new");
     this.incoming = join(home, "incoming");
+    this.upgrade = join(home, "upgrade");
     this.#old = join(home, "old");
     this.#marker = join(home, "rewinding");
   }
@@ -36,9 +39,18 @@ export class DataFolder {
     return existsSync(this.#marker);
   }
 
+  /** Major version of the data; empty without data. */
+  get version(): string {
+    try {
+      return readFileSync(join(this.path, "PG_VERSION"), "utf8").trim();
+    } catch {
+      return "";
+    }
+  }
+
   /** Completes or reverts what an earlier agent did not complete. */
   async recover(): Promise<void> {
-    for (const folder of [this.next, this.incoming]) await rm(folder, { recursive: true, force: true });
+    for (const folder of [this.next, this.incoming, this.upgrade]) await rm(folder, { recursive: true, force: true });
     if (!existsSync(this.path) && existsSync(this.#old)) await rename(this.#old, this.path);
     await rm(this.#old, { recursive: true, force: true });
   }
