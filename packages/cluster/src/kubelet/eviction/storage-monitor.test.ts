@@ -26,7 +26,11 @@ function pod(uid: string, evicted: string[], change: Partial<PodView["spec"]> = 
     ...change,
   };
   return {
-    pod: podOf(spec as Parameters<typeof podOf>[0], { uid, name: uid }),
+    pod: podOf(spec as Parameters<typeof podOf>[0], {
+      uid,
+      name: uid,
+      namespace: uid === "system" ? "kube-system" : "default",
+    }),
     folder: own,
     containers: [{ name: "main", attempt: 1 }],
     program: (_, attempt) =>

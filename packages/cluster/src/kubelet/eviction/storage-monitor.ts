@@ -188,5 +188,9 @@ const locate = async (limited: Limited): Promise<Located> => ({ ...limited, path
 
 const uidOf = ({ metadata }: PodView): string => metadata.uid ?? "";
 
-/** Whether the kubelet never evicts or rejects a Pod. */
-export const isCritical = ({ spec }: PodView): boolean => (spec.priority ?? 0) >= criticalPriority;
+/**
+ * Whether the node never evicts or rejects a Pod for lack of space. Unlike the kubelet, only Pods of the system's namespace are critical:
+ * whoever may create Pods may set a priority, and could otherwise fill the disk.
+ */
+export const isCritical = ({ metadata, spec }: PodView): boolean =>
+  metadata.namespace === "kube-system" && (spec.priority ?? 0) >= criticalPriority;

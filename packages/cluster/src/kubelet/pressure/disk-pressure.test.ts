@@ -71,9 +71,10 @@ class FakeNode {
 
   #pod(name: string): MonitoredPod {
     mkdirSync(this.volume(name), { recursive: true });
-    const priority = name === "critical" ? 2_000_000_000 : 0;
+    const priority = name.endsWith("critical") ? 2_000_000_000 : 0;
+    const namespace = name === "critical" ? "kube-system" : "default";
     return {
-      pod: podOf({ priority, volumes: [{ name: "data", emptyDir: {} }] }, { name, uid: name }),
+      pod: podOf({ priority, volumes: [{ name: "data", emptyDir: {} }] }, { name, namespace, uid: name }),
       folder: join(folder, name),
       containers: [],
       program: () => undefined,
@@ -95,6 +96,13 @@ test("evicts the Pod that uses most, one at a time, until the space is sufficien
   expect(node.evicted).toEqual(["larger", "small"]);
   await node.pressure.check();
   expect(node.evicted).toEqual(["larger", "small"]);
+});
+
+test("a Pod of a user is evicted whatever its priority", async () => {
+  const node = new FakeNode();
+  node.volumes.set("critical", 900).set("not-critical", 50);
+  await node.pressure.check();
+  expect(node.evicted).toEqual(["not-critical"]);
 });
 
 test("evicts no Pod if removing unused files is enough", async () => {

@@ -10,11 +10,14 @@ const podSetting = (name: string, more: object = {}): PodView =>
 const podListening = (port: object, more: object = {}): PodView =>
   podWith({ containers: [{ name: "main", ports: [{ containerPort: 80, ...port }] }], ...more });
 
-test("a node that is low on disk space rejects all Pods except critical ones", () => {
+test("a node that is low on disk space rejects all Pods except critical ones of the system", () => {
   const context = { sysctls: new AllowedSysctls(), hasDiskPressure: () => true };
   const message = "The node had condition: [DiskPressure]. ";
   expect(rejectionOf(podWith({ priority: 1_000_000 }), [], context)).toEqual({ reason: "Evicted", message });
-  expect(rejectionOf(podWith({ priority: 2_000_000_000 }), [], context)).toBeUndefined();
+  const critical = podWith({ priority: 2_000_000_000 });
+  expect(rejectionOf(critical, [], context)?.reason).toBe("Evicted");
+  const ofSystem = { ...critical, metadata: { ...critical.metadata, namespace: "kube-system" } };
+  expect(rejectionOf(ofSystem, [], context)).toBeUndefined();
 });
 
 describe("kernel parameters", () => {
