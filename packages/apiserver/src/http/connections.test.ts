@@ -95,6 +95,27 @@ describe("a connection", () => {
     expect(maxConcurrent).toBe(1);
   });
 
+  test("gets the response to its request before that to the malformed bytes behind it", async () => {
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.write(`GET /numbered?n=1 HTTP/1.1\r\nhost: x\r\n\r\n{"propagationPolicy":"Foreground"}`);
+    let text = "";
+    for await (const chunk of socket) text += String(chunk);
+    expect(text.match(/HTTP\/1.1 \d+|<\d+>|MethodNotAllowed/g)).toEqual([
+      "HTTP/1.1 200",
+      "<1>",
+      "HTTP/1.1 405",
+      "MethodNotAllowed",
+    ]);
+  });
+
+  test("is answered and closed if the body of its request is malformed", async () => {
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.write("POST /a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n");
+    let text = "";
+    for await (const chunk of socket) text += String(chunk);
+    expect(text).toMatch(/^HTTP\/1.1 400/);
+  });
+
   test("is closed if its client pipelines too many requests", async () => {
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
     socket.on("error", () => undefined);

@@ -139,7 +139,7 @@ class ApiHttpServer implements HttpServer {
     server.on("upgrade", (request, socket, head) => this.#onUpgrade(request, authenticate, { socket, head }));
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
       if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
-      else socket.end(malformedRequestResponse(error));
+      else this.#pipelined.reject(socket, () => socket.end(malformedRequestResponse(error)));
     });
   }
 

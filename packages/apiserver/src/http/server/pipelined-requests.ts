@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 
 /** A connection with more requests behind the one in progress is closed. Clients that wait for responses have none. */
 const maxWaiting = 128;
@@ -9,39 +10,53 @@ const maxWaiting = 128;
  * to 2,000; each request after the first waits for the response before it and begins in a turn of its own.
  */
 export class PipelinedRequests {
-  /** By connection with a request in progress: those behind it. */
-  readonly #waiting = new Map<Socket, (() => void)[]>();
+  /** By connection with a request in progress: its last request, and what waits for the response in progress. */
+  readonly #connections = new Map<Duplex, { last: IncomingMessage; readonly waiting: (() => void)[] }>();
 
   /** Calls `serve` now, or when the connection's earlier responses are complete. Not at all if it closes before. */
-  add({ socket }: IncomingMessage, response: ServerResponse, serve: () => void): void {
+  add(request: IncomingMessage, response: ServerResponse, serve: () => void): void {
+    const { socket } = request;
     if (socket.destroyed) return;
-    const waiting = this.#waiting.get(socket);
-    if (waiting !== undefined && waiting.length >= maxWaiting) {
+    const connection = this.#connections.get(socket);
+    if (connection !== undefined && connection.waiting.length >= maxWaiting) {
       // Pausing it instead would not help: the parser resumes it after each request.
-      this.#waiting.delete(socket);
+      this.#connections.delete(socket);
       socket.destroy();
       return;
     }
     response.once("close", () => this.#next(socket));
-    if (waiting === undefined) {
-      this.#waiting.set(socket, []);
+    if (connection === undefined) {
+      this.#connections.set(socket, { last: request, waiting: [] });
       serve();
-    } else waiting.push(serve);
+      return;
+    }
+    connection.last = request;
+    connection.waiting.push(serve);
+  }
+
+  /**
+   * Calls `reject`, which answers bytes that are no request, when the responses to the requests before them are complete: a client takes the
+   * first response for that to its first request. If the bytes belong to the body of the last request, calls it now.
+   */
+  reject(socket: Duplex, reject: () => void): void {
+    const connection = this.#connections.get(socket);
+    if (connection?.last.complete === true) connection.waiting.push(reject);
+    else reject();
   }
 
   /** Whether an earlier request of the connection is in progress. */
   isServing({ socket }: IncomingMessage): boolean {
-    return this.#waiting.has(socket);
+    return this.#connections.has(socket);
   }
 
   #next(socket: Socket): void {
-    const serve = this.#waiting.get(socket)?.shift();
+    const serve = this.#connections.get(socket)?.waiting.shift();
     if (serve === undefined || socket.destroyed) {
-      this.#waiting.delete(socket);
+      this.#connections.delete(socket);
       return;
     }
     setImmediate(() => {
-      if (socket.destroyed) this.#waiting.delete(socket);
+      if (socket.destroyed) this.#connections.delete(socket);
       else serve();
     });
   }
