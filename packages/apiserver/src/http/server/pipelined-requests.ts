@@ -35,8 +35,8 @@ export class PipelinedRequests {
   }
 
   /**
-   * Calls `reject`, which answers bytes that are no request, when the responses to the requests before them are complete: a client takes the
-   * first response for that to its first request. If the bytes belong to the body of the last request, calls it now.
+   * Calls `reject`, which answers malformed bytes, when the responses to the requests before them are complete: a client takes the first
+   * response for that to its first request. If the bytes belong to the body of the last request, calls it now.
    */
   reject(socket: Duplex, reject: () => void): void {
     const connection = this.#connections.get(socket);

@@ -190,7 +190,7 @@ const uidOf = ({ metadata }: PodView): string => metadata.uid ?? "";
 
 /**
  * Whether the node never evicts or rejects a Pod for lack of space. Unlike the kubelet, only Pods of the system's namespace are critical:
- * whoever may create Pods may set a priority, and could otherwise fill the disk.
+ * a user who may create Pods may also set this priority, and could otherwise fill the disk.
  */
 export const isCritical = ({ metadata, spec }: PodView): boolean =>
   metadata.namespace === "kube-system" && (spec.priority ?? 0) >= criticalPriority;
