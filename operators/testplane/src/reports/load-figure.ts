@@ -54,6 +54,10 @@ function counts(values: Readonly<Record<string, number>> | undefined): string | 
   return entries.length === 0 ? undefined : entries.map(([name, count]) => `${name}: ${count}`).join(", ");
 }
 
+/** A time that fits above a bar: three digits. */
+const shortTime = (ms: number): string =>
+  ms < 999.5 ? `${Number(ms.toPrecision(3))} ms` : `${Number((ms / 1_000).toPrecision(3))} s`;
+
 /** One bar per percentile, on a logarithmic scale. */
 function percentiles({ percentiles: found = [] }: Load): string {
   const max = Math.max(...found.map(({ milliseconds }) => milliseconds), 0);
@@ -67,7 +71,7 @@ function percentiles({ percentiles: found = [] }: Load): string {
     return (
       `<rect x="${x.toFixed(1)}" y="${y.toFixed(1)}" width="${(step - 4).toFixed(1)}" height="${size.toFixed(1)}" fill="#0969da"><title>${label}: ${milliseconds} ms</title></rect>` +
       `<text x="${(x + step / 2 - 2).toFixed(1)}" y="${height - 6}" text-anchor="middle">${label}</text>` +
-      `<text x="${(x + step / 2 - 2).toFixed(1)}" y="${(y - 4).toFixed(1)}" text-anchor="middle">${milliseconds} ms</text>`
+      `<text x="${(x + step / 2 - 2).toFixed(1)}" y="${(y - 4).toFixed(1)}" text-anchor="middle">${shortTime(milliseconds)}</text>`
     );
   });
   return figure("Latency by percentile", bars, "Latency by percentile, logarithmic scale");

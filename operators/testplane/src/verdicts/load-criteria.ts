@@ -19,9 +19,11 @@ export function judgeCriteria(
     ...(checkCount === 0 ? [] : [atLeast("minPassPercent", minPassPercent, (passCount * 100) / checkCount, "%")]),
     ...optional(maxErrorPercent, (max) => atMost("maxErrorPercent", max, load && errorPercentOf(load), "%")),
     ...optional(minRequestsPerSecond, (min) => atLeast("minRequestsPerSecond", min, load?.requestsPerSecond, "requests/s")),
-    ...latency.map(({ percentile, maxMilliseconds }) =>
-      atMost(`latency p${percentile}`, maxMilliseconds, latencyAt(load, percentile), "ms"),
-    ),
+    ...latency.map(({ percentile, maxMilliseconds }) => {
+      const limit = atMost(`latency p${percentile}`, maxMilliseconds, latencyAt(load, percentile), "ms");
+      const isBlurred = limit.state === "NotMet" && explainsLatency(load, percentile, maxMilliseconds);
+      return isBlurred ? { ...limit, state: "Unknown" as const } : limit;
+    }),
     ...optional(minCheckPercent, (min) =>
       atLeast("minCheckPercent", min, checks === 0 ? undefined : ((load?.checksPassed ?? 0) * 100) / checks, "%"),
     ),
@@ -32,6 +34,16 @@ export function judgeCriteria(
 /** The measured latency at a percentile. */
 function latencyAt(load: DeepReadonly<LoadResult> | undefined, percentile: number): number | undefined {
   return load?.percentiles?.find((each) => each.percentile === percentile)?.milliseconds;
+}
+
+/**
+ * Whether the longest pause of a worker alone made so many latencies exceed the limit: those of the requests that were due in the pause, except
+ * for its last milliseconds.
+ */
+function explainsLatency(load: DeepReadonly<LoadResult> | undefined, percentile: number, maxMilliseconds: number): boolean {
+  const { maxPauseMilliseconds = 0, seconds = 0 } = load ?? {};
+  const late = maxPauseMilliseconds - maxMilliseconds;
+  return late > 0 && seconds > 0 && late / (seconds * 1_000) >= (100 - percentile) / 100;
 }
 
 const optional = (limit: number | undefined, judge: (limit: number) => CriterionResult): readonly CriterionResult[] =>

@@ -78,6 +78,21 @@ describe("the success criteria of a LoadTest", () => {
     expect(end({ maxErrorPercent: 100 }, { ...measured, state: "Partial" })).toMatchObject(inconclusive);
   });
 
+  it("do not blame the target for a latency that a pause of the generator explains", () => {
+    const latency = [{ percentile: 99, maxMilliseconds: 200 }];
+    const paused = (maxPauseMilliseconds: number) => end({ latency }, { ...measured, maxPauseMilliseconds });
+    expect(paused(300)).toMatchObject({
+      ...{ phase: "Failed", verdict: "Inconclusive", reason: "ResultMissing" },
+      criteria: [{ actual: "312 ms", state: "Unknown" }],
+      message: expect.stringMatching(/^latency p99 is 312 ms, must be at most 200 ms, but a worker .* paused for 300 ms/),
+    });
+    // Fewer than 1 % of the requests were due in what exceeds the limit.
+    expect(paused(299)).toMatchObject({ verdict: "Failed", reason: "CriteriaNotMet" });
+    expect(end({ latency, maxErrorPercent: 0 }, { ...measured, maxPauseMilliseconds: 300 })).toMatchObject({
+      verdict: "Failed",
+    });
+  });
+
   it("that are not met weigh more than those that are not known", () => {
     const status = end({ maxErrorPercent: 0, latency: [{ percentile: 50, maxMilliseconds: 1 }] });
     expect(status).toMatchObject({ verdict: "Failed", criteria: [{ state: "NotMet" }, { state: "Unknown" }] });

@@ -31,12 +31,20 @@ function missingFigures(
   { load, workloadOutput = [] }: Status,
   criteria: readonly CriterionResult[],
 ): string | undefined {
-  const unknown = criteria.filter(({ state }) => state === "Unknown").map(({ name }) => name);
+  const open = criteria.filter(({ state }) => state === "Unknown");
+  const unknown = open.filter(({ actual }) => actual === undefined).map(({ name }) => name);
+  const pause = `a worker of the load generator paused for ${load?.maxPauseMilliseconds ?? 0} ms, which explains it: add workers or CPU`;
+  const blurred = open.flatMap((each) => (each.actual === undefined ? [] : [`${describeCriterion(each)}, but ${pause}`]));
   const isPartial = workload.generator !== undefined && load?.state !== "Complete";
-  if (unknown.length === 0 && !isPartial) return undefined;
+  if (open.length === 0 && !isPartial) return undefined;
   const errors = workloadOutput.flatMap(({ pod, error }) => (error === undefined ? [] : [`${pod}: ${error}`]));
   const figures = unknown.length === 0 ? [] : [`the figures of ${unknown.join(", ")} are not known`];
-  return [...figures, ...(isPartial ? ["not all workers of the load generator have reported"] : []), ...errors].join("; ");
+  return [
+    ...figures,
+    ...blurred,
+    ...(isPartial ? ["not all workers of the load generator have reported"] : []),
+    ...errors,
+  ].join("; ");
 }
 
 /** Succeeds a LoadTest. */
