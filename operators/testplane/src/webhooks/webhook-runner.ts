@@ -35,7 +35,7 @@ export interface WebhookRunnerOptions {
   /** Maximum concurrent calls, overall and per host. Default: 16 and 4. */
   readonly concurrency?: number;
   readonly concurrencyPerHost?: number;
-  /** Default: a private undici Agent. */
+  /** Default: that of `createWebhookAgent`. */
   readonly dispatcher?: Dispatcher;
 }
 
@@ -126,7 +126,7 @@ export class WebhookRunner {
     this.#running++;
     this.#runningByHost.set(host, (this.#runningByHost.get(host) ?? 0) + 1);
     // Loading undici is slow, and most tests have no webhooks.
-    this.#dispatcher ??= new (await import("undici")).Agent({ connectTimeout: 5_000 });
+    this.#dispatcher ??= (await import("./webhook-agent.ts")).createWebhookAgent();
     const answer = await callWebhook(call, this.#dispatcher, this.#abort.signal);
     this.#running--;
     const left = (this.#runningByHost.get(host) ?? 1) - 1;
