@@ -32,6 +32,12 @@ function make(answers: readonly ScriptedResponse[] = []) {
 }
 
 describe("client", () => {
+  test("returns the empty list that a server in Go sends as null", async () => {
+    const body = { kind: "PartialObjectMetadataList", metadata: { resourceVersion: "7" }, items: null };
+    const { client } = make([{ status: 200, body }]);
+    expect(await client.list(jobs, { metadataOnly: true })).toMatchObject({ metadata: { resourceVersion: "7" }, items: [] });
+  });
+
   test.each<[string, (client: Client) => Promise<unknown>, Partial<ScriptedRequest>]>([
     ["get", (c) => c.get(jobs, { namespace: "a", name: "b" }), { method: "GET", path: "/apis/batch/v1/namespaces/a/jobs/b" }],
     ["get of a cluster-scoped kind", (c) => c.get(nodes, { name: "n" }), { method: "GET", path: "/api/v1/nodes/n" }],

@@ -86,7 +86,9 @@ class TransportClient implements Client {
   async list<T extends KubernetesObject>(type: ResourceType<T>, options: ListOptions = {}) {
     const path = collectionPath(type, options.namespace);
     const headers = options.metadataOnly ? { accept: partial("PartialObjectMetadataList") } : undefined;
-    return (await this.#send("GET", path, listQuery(options), undefined, options, headers)) as StoredList<T>;
+    const list = (await this.#send("GET", path, listQuery(options), undefined, options, headers)) as StoredList<T>;
+    // A server in Go sends an empty PartialObjectMetadataList with `items: null`.
+    return (list.items as StoredList<T>["items"] | null) === null ? { ...list, items: [] } : list;
   }
 
   async watch<T extends KubernetesObject>(type: ResourceType<T>, options: WatchOptions = {}): Promise<TypedWatch<T>> {

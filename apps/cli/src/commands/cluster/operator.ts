@@ -187,7 +187,7 @@ class OperatorGroup {
       ...{ operator, client, dataDir, flags, metrics, signal },
       ...(webhooks === undefined ? {} : { webhooks }),
       clock: systemClock,
-      logger: log.child({ operator: operator.name }),
+      logger: log,
       leaderElection: { namespace: String(flags["namespace"]), name: leaseNameOf(operator) },
       onLeadership: (leadership) => this.#leaders.changed(operator.name, leadership),
     });

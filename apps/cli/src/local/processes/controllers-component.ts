@@ -273,7 +273,7 @@ class Controllers {
         client: createClient({ transport, fieldManager: `keelson-${operator.name}` }),
         ...(this.#metrics === undefined ? {} : { metrics: this.#metrics }),
         clock: systemClock,
-        logger: log.child({ operator: operator.name }),
+        logger: log,
         dataDir: operatorDir,
         flags: values,
         webhooks: { clientAuthority: this.#frontProxyAuthority },
