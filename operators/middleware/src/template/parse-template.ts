@@ -3,18 +3,19 @@ import type { Node, Template } from "./nodes.ts";
 import { PipelineParser } from "./parse-pipeline.ts";
 import { type Position, TemplateError } from "./template-error.ts";
 
-const maxSourceLength = 32_768;
+/** Default maximum length of a template in characters. Parsing one takes a few milliseconds. */
+const defaultMaxLength = 32_768;
 
 type End = "end" | "else" | "eof";
 
 /**
- * Parses a template in the syntax of Go's text/template and Helm.
+ * Parses a template in the syntax of Go's text/template and Helm. `maxLength` is in characters.
  *
  * **Errors**: a {@link TemplateError} with line and column, also for unknown functions.
  */
-export function parseTemplate(name: string, source: string): Template {
-  if (source.length > maxSourceLength) {
-    throw new TemplateError("Limit", name, { line: 1, column: 1 }, `must be at most ${maxSourceLength} characters`);
+export function parseTemplate(name: string, source: string, maxLength = defaultMaxLength): Template {
+  if (source.length > maxLength) {
+    throw new TemplateError("Limit", name, { line: 1, column: 1 }, `must be at most ${maxLength} characters`);
   }
   return new TemplateParser(name, tokenize(name, source)).parse();
 }

@@ -20,7 +20,7 @@ test.each(chartCases)("the chart renders the objects of keelson install with %s"
     .filter(([path]) => /^templates\/.*\.yaml$/.test(path))
     .flatMap(([path, text]) => {
       const data = { Values: values, Release: { Namespace: namespace }, Chart: { AppVersion: version } };
-      return objectsOf(renderTemplate(parseTemplate(path, text), data));
+      return objectsOf(renderTemplate(parseTemplate(path, text, text.length), data));
     });
   expect(sorted(rendered)).toEqual(objects);
 });
