@@ -48,7 +48,7 @@ test("splits few lines of files that a program has filled to slow the lookup dow
   const split = vi.spyOn(String.prototype, "split");
   onTestFinished(() => split.mockRestore());
   const sizeBytes = 256 * 1024;
-  for (const filler of ["\n", ":", "x:\n", "a:0:0:0\n", ","]) {
+  for (const filler of ["\n", ":", "x:\n", "a:0:0:0\n", ",", ":70\n", ":x:7:postgres_\n", "postgres_:x:70_:\n", "postgres\n"]) {
     const text = filler.repeat(sizeBytes / filler.length);
     const hostile = { passwd: `${text}\n${accounts.passwd}`, group: `${text}\n${accounts.group}` };
     split.mockClear();

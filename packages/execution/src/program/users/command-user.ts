@@ -1,7 +1,7 @@
 import { ExecutionError } from "../../driver.ts";
-import { accountNamed, accountWithId, entriesWith } from "./account-entries.ts";
+import { groupsWith } from "./account-entries.ts";
 import { readAccountFile } from "./account-file.ts";
-import { homeIn, resolveUser, type UserIds } from "./user.ts";
+import { accountOf, resolveAccount, type UserIds } from "./user.ts";
 
 /** The user of a command beside a program, with the ids that it has inside. */
 export interface CommandUser extends UserIds {
@@ -30,25 +30,22 @@ export const readAccounts = (pathOf: (name: keyof Accounts) => string): Accounts
  * member. **Errors**: `InvalidSpec`.
  */
 export function resolveCommandUser(user: string, { passwd, group }: Accounts): CommandUser {
-  const ids = resolveUser(user, passwd, "in the program's root");
+  // Looked up once: a program can make the file long.
+  const account = accountOf(user, passwd);
+  const ids = resolveAccount(user, account, "in the program's root");
   if ("problem" in ids) throw new ExecutionError("InvalidSpec", `user: ${ids.problem.replace(/^user /, "")}`);
-  const groups = user.includes(":") ? [] : groupsOf(nameOf(user, ids.uid, passwd), group).filter((gid) => gid !== ids.gid);
+  const groups = user.includes(":") ? [] : groupsOf(account?.[0], group).filter((gid) => gid !== ids.gid);
   if (groups.length > maxGroups)
     throw new ExecutionError("InvalidSpec", `user: ${user} must be in at most ${maxGroups} groups, not ${groups.length}`);
-  return { ...ids, groups, home: homeIn(passwd, ids.uid) };
-}
-
-/** The login name of a user; undefined for an id without an entry. */
-function nameOf(user: string, uid: number, passwd: string): string | undefined {
-  return (accountNamed(passwd, user) ?? accountWithId(passwd, uid))?.[0];
+  return { ...ids, groups, home: account?.[5] || "/" };
 }
 
 function groupsOf(name: string | undefined, group: string): readonly number[] {
   const ids = new Set<number>();
   if (name === undefined || name === "") return [];
-  for (const [, , id, members = ""] of entriesWith(group, name)) {
+  for (const id of groupsWith(group, name)) {
     const gid = Number(id || "x");
-    if (`,${members},`.includes(`,${name},`) && Number.isInteger(gid) && gid >= 0 && gid < 2 ** 32 - 1) ids.add(gid);
+    if (Number.isInteger(gid) && gid >= 0 && gid < 2 ** 32 - 1) ids.add(gid);
   }
   return [...ids];
 }

@@ -1,6 +1,6 @@
 import { pathInRoot } from "../../files/root-path.ts";
 import { readAccountFile } from "./account-file.ts";
-import { accountNamed, accountWithId } from "./account-entries.ts";
+import { type AccountFields, accountNamed, accountWithId } from "./account-entries.ts";
 
 /** The numeric ids of a user. */
 export interface UserIds {
@@ -17,14 +17,25 @@ const maxId = 2 ** 32 - 2;
  * Resolves `name`, `uid` or `uid:gid` with the text of a passwd file (passwd(5)). A bare uid gets the group of its entry, or the group of
  * the same number if it has none. `where` completes the error message.
  */
-export function resolveUser(user: string, passwd: string, where = "on this machine"): ResolvedUser {
-  const numeric = /^(\d{1,10})(?::(\d{1,10}))?$/.exec(user);
+export const resolveUser = (user: string, passwd: string, where = "on this machine"): ResolvedUser =>
+  resolveAccount(user, accountOf(user, passwd), where);
+
+const numericUser = /^(\d{1,10})(?::(\d{1,10}))?$/;
+
+/** The entry of a user in the text of a passwd file. */
+export function accountOf(user: string, passwd: string): AccountFields | undefined {
+  const numeric = numericUser.exec(user);
+  return numeric === null ? accountNamed(passwd, user) : accountWithId(passwd, Number(numeric[1]));
+}
+
+/** {@link resolveUser} with the {@link accountOf} the user. */
+export function resolveAccount(user: string, entry: AccountFields | undefined, where: string): ResolvedUser {
+  const numeric = numericUser.exec(user);
   if (numeric !== null) {
     const uid = Number(numeric[1]);
-    const gid = Number(numeric[2] ?? accountWithId(passwd, uid)?.[3] ?? uid);
+    const gid = Number(numeric[2] ?? entry?.[3] ?? uid);
     return uid > maxId || gid > maxId ? { problem: `user ${user}: ids must not exceed ${maxId}` } : { uid, gid };
   }
-  const entry = accountNamed(passwd, user);
   const uid = Number(entry?.[2]);
   const gid = Number(entry?.[3]);
   return entry === undefined || !Number.isInteger(uid + gid) ? { problem: `user ${user} not found ${where}` } : { uid, gid };
