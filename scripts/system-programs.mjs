@@ -57,16 +57,19 @@ const programs = [
   {
     program: "python3",
     packages: ["python3", "python3-pip"],
-    why: "code in sandboxes, and the Python client",
-    tests: ["operators/sandboxes/src/{clients,ports}.e2e.test.ts"],
+    why: "code in sandboxes, the Python client, and a second version of PostgreSQL",
+    tests: [
+      "operators/sandboxes/src/{clients,ports}.e2e.test.ts",
+      "packages/middleware-postgres/src/postgres-upgrade.e2e.test.ts",
+    ],
     // Sandboxes see the programs below /usr only.
     isUsable: () => spawnSync("/usr/bin/python3", ["-m", "pip", "--version"]).status === 0,
   },
   {
     program: "nft",
     packages: ["nftables", "iproute2"],
-    why: "network access of sandboxes (in network namespaces of the tests, as root)",
-    tests: ["operators/sandboxes/src/network/*.e2e.test.ts"],
+    why: "network access of sandboxes and partitions (in network namespaces of the tests, as root)",
+    tests: ["operators/sandboxes/src/network/*.e2e.test.ts", "packages/middleware-postgres/src/postgres-partition.e2e.test.ts"],
     isUsable: () => process.getuid?.() === 0,
   },
   {
