@@ -91,3 +91,33 @@ describe("the metadata of a create", () => {
     ]);
   });
 });
+
+describe("an empty list that Go always writes", () => {
+  const apiVersionOf = (prefix: string): string => prefix.replace(/^\/apis?\//, "");
+  it.each([
+    ["/apis/discovery.k8s.io/v1", "EndpointSlice", "endpointslices", { addressType: "IPv4" }, { endpoints: null, ports: null }],
+    ["/apis/rbac.authorization.k8s.io/v1", "Role", "roles", {}, { rules: null }],
+    ["/api/v1", "LimitRange", "limitranges", { spec: {} }, { spec: { limits: null } }],
+  ])("is null: %s %s", async (prefix, kind, plural, fields, expected) => {
+    const object = { apiVersion: apiVersionOf(prefix), kind, metadata, ...fields };
+    expect(await create(namespaced(prefix, plural), object)).toMatchObject(expected);
+  });
+
+  it("is null inside of other parts, and does not change what is there", async () => {
+    const spec = { containers: [{ name: "a", image: "b" }], volumes: [{ name: "v", projected: {} }] };
+    const pod = { apiVersion: "v1", kind: "Pod", metadata, spec };
+    expect(await create(namespaced("/api/v1", "pods"), pod)).toMatchObject({
+      spec: { containers: [{ name: "a" }], volumes: [{ name: "v", projected: { sources: null } }] },
+    });
+  });
+
+  it("is null once it is stored, and owned by who sent it", async () => {
+    const role = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "Role", metadata, rules: [] };
+    const path = namespaced("/apis/rbac.authorization.k8s.io/v1", "roles");
+    const outcome = await environment.handle({ method: "POST", path, body: role, user: systemUser });
+    expect(outcome.kind === "object" ? outcome.object.object : outcome).toMatchObject({
+      rules: null,
+      metadata: { managedFields: [{ fieldsV1: { "f:rules": {} } }] },
+    });
+  });
+});

@@ -19,6 +19,7 @@ import { decodeError } from "./decode-error.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
 import { badRequest } from "../errors.ts";
 import { takeSteps } from "../pause.ts";
+import { writeNullLists } from "./null-lists.ts";
 import { applyZeroValues } from "./zero-values.ts";
 import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
 import { changesStatusOnly, isFrozenValue, statusSchemaOf } from "../write/mutable-copy.ts";
@@ -70,9 +71,10 @@ function* normalizeInSteps(call: Call, object: KubernetesObject, options: Normal
   for (const [field, value] of Object.entries(pruned.value)) {
     if (!Object.hasOwn(result, field)) setOwn(result as unknown as JsonObject, field, value);
   }
+  const name =
+    resource.origin === "builtin" ? definitionNameOfKind(resource.group, resource.version, resource.kind) : undefined;
   if (resource.origin === "builtin") {
     yield;
-    const name = definitionNameOfKind(resource.group, resource.version, resource.kind);
     if (name !== undefined) yield* applyZeroValues(definitionOf(name), result as unknown as JsonObject, { isStatusAlone });
     yield;
     try {
@@ -98,6 +100,7 @@ function* normalizeInSteps(call: Call, object: KubernetesObject, options: Normal
     // Runs after the type check so that a kind's defaults can rely on the types.
     const { strategy } = resource;
     (isStatusAlone ? strategy.status?.default : strategy.default)?.(result);
+    if (name !== undefined) yield* writeNullLists(definitionOf(name), result as unknown as JsonObject);
   }
   if (isTracked && managedFields !== undefined) metadata.managedFields = managedFields;
   return result;

@@ -4,6 +4,7 @@ import { definitionNameOfKind, definitionOf } from "../../registry/builtin/defin
 import type { Call } from "../call.ts";
 import { convertCustomObjects } from "../object/convert-object.ts";
 import { applyZeroValues } from "../object/zero-values.ts";
+import { writeNullLists } from "../object/null-lists.ts";
 import { qualifiedResource } from "../errors.ts";
 import type { WriteOptions } from "./write-options.ts";
 
@@ -49,6 +50,7 @@ function emptyFieldsOf({
   if (name === undefined) return undefined;
   const emptyFields: JsonObject = {};
   runSteps(applyZeroValues(definitionOf(name), emptyFields));
+  runSteps(writeNullLists(definitionOf(name), emptyFields));
   return { emptyFields };
 }
 

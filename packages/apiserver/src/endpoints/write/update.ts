@@ -19,7 +19,7 @@ import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
 import { pauseIfLarge, takeSteps } from "../pause.ts";
 import { withOwnPart } from "./own-part.ts";
-import { storeObject } from "./store-object.ts";
+import { storedForm, storeObject } from "./store-object.ts";
 import { allowsCreateOnUpdate, allowsUnconditionalUpdate } from "./update-rules.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -154,6 +154,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   await call.admission.review(admission);
   if (subresource === "") addWarnings(call, next, live);
   await pauseIfLarge(call);
+  await takeSteps(storedForm(call, next), call.load.bytes);
   return isSame(next, live) && !canBeRemoved(resource, next) && isStoredCurrently(call, stored) ? undefined : next;
 }
 
