@@ -221,7 +221,7 @@ describe("create rejects", () => {
     ],
     ["pods", pod({ schedulingGates: [{ name: "g" }], nodeName: "n" }), ["FieldValueForbidden spec.nodeName"]],
     ["pods", pod({ hostname: "A_b" }), ["FieldValueInvalid spec.hostname"]],
-    ["services", service({ clusterIP: "10.0.0.1" }), ["FieldValueInvalid spec.clusterIPs[0]"]],
+    ["services", service({ clusterIP: "10.0.0.1" }), ["FieldValueInvalid spec.clusterIPs"]],
     ["services", service({ type: "NodePort", clusterIP: "None" }), ["FieldValueInvalid spec.clusterIPs[0]"]],
     [
       "services",

@@ -1,11 +1,10 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause } from "@keelson/api-machinery/validation";
-import { isIpAddress } from "../../field-checks.ts";
-import { setField } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
 import type { Causes } from "../../causes.ts";
+import { addressCauses, chooseFamilies } from "./service-families.ts";
 
 type Service = ReceivedObject<ServiceObject>;
 type Spec = Service["spec"];
@@ -28,24 +27,22 @@ export function isReachable(spec: Spec): boolean {
   return type === "NodePort" || type === "LoadBalancer" || (type === "ClusterIP" && (spec?.externalIPs ?? []).length > 0);
 }
 
-/** Allocates missing cluster IPs and node ports of a Service. */
-export function allocate(service: DraftObject<ServiceObject>, allocator: ServiceAllocator): void {
+/**
+ * Allocates missing cluster IPs and node ports of a Service. `old` is the Service that an update replaces. What cannot be provided is left
+ * as it was requested, for validation.
+ */
+export function allocate(service: DraftObject<ServiceObject>, old: Service | undefined, allocator: ServiceAllocator): void {
   const spec = service.spec;
   const { uid = "" } = service.metadata;
   if (spec === undefined) return;
-  if (hasClusterAddress(spec)) {
-    const given = spec.clusterIP || spec.clusterIPs?.[0];
-    const address = given || allocator.allocateAddress(uid);
+  // An invalid policy is left for validation.
+  const hasPolicy = spec.internalTrafficPolicy === "Cluster" || spec.internalTrafficPolicy === "Local";
+  if (spec.type === "ExternalName" && hasPolicy) delete spec.internalTrafficPolicy;
+  if (hasClusterAddress(spec) && isFaultless(addressCauses(spec)) && chooseFamilies(spec, old?.spec).length === 0) {
+    const address = spec.clusterIP || allocator.allocateAddress(uid);
     if (address !== undefined) {
       spec.clusterIP = address;
       if ((spec.clusterIPs ?? []).length === 0) spec.clusterIPs = [address];
-      // Endpoints of a headless Service without a selector may be of either family.
-      const isOpen = address === "None" && Object.keys(spec.selector ?? {}).length === 0;
-      spec.ipFamilyPolicy ??= isOpen ? "RequireDualStack" : "SingleStack";
-      const isDual = isOpen && spec.ipFamilyPolicy !== "SingleStack";
-      if (!spec.ipFamilies?.length) {
-        spec.ipFamilies = isDual ? ["IPv4", "IPv6"] : [address.includes(":") ? "IPv6" : "IPv4"];
-      }
     }
   }
   if (!hasNodePorts(spec)) return;
@@ -60,19 +57,16 @@ export function allocate(service: DraftObject<ServiceObject>, allocator: Service
   }
 }
 
+const isFaultless = (causes: Causes): boolean => [...causes].every((cause) => cause === undefined);
+
 /** Keeps the old Service's allocations that the new one does not name, and drops those that its new type does not have. */
 export function keepAllocated(service: DraftObject<ServiceObject>, old: Service): void {
   const spec = service.spec;
   if (spec === undefined) return;
   const oldSpec = old.spec;
   if (hasClusterAddress(spec) && hasClusterAddress(oldSpec)) {
-    const isChangedAlone =
-      (spec.clusterIP ?? "") !== (oldSpec?.clusterIP ?? "") && jsonEquals(spec.clusterIPs, oldSpec?.clusterIPs);
-    if (isChangedAlone) setField(spec, "clusterIPs", (spec.clusterIP ?? "") === "" ? undefined : [spec.clusterIP]);
-    for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] as const) {
-      const kept = oldSpec?.[field];
-      if (!spec[field]?.length && kept !== undefined) setField(spec, field, structuredClone(kept));
-    }
+    if ((spec.clusterIP ?? "") === "" && oldSpec?.clusterIP !== undefined) spec.clusterIP = oldSpec.clusterIP;
+    if ((spec.clusterIPs ?? []).length === 0 && oldSpec?.clusterIPs !== undefined) spec.clusterIPs = [...oldSpec.clusterIPs];
   }
   if (!hasClusterAddress(spec) && hasClusterAddress(oldSpec)) {
     for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] as const) {
@@ -110,27 +104,25 @@ function dropNodePorts(spec: DraftSpec, oldSpec: Spec): void {
   }
 }
 
-/** Validates the form and availability of requested addresses and node ports. */
-export function* allocationCauses(service: Service, allocator: ServiceAllocator): Causes {
+/**
+ * Validates the availability of requested addresses and node ports. An update does not allocate addresses, unless the Service had none:
+ * they cannot change.
+ */
+export function* allocationCauses(service: Service, old: Spec, allocator: ServiceAllocator): Causes {
   const { uid = "" } = service.metadata;
   const spec = service.spec;
 
-  if (spec?.type === "ExternalName") {
-    const detail = "may not be set for ExternalName services";
-    if ((spec?.clusterIPs ?? []).length > 0) yield forbiddenCause("spec.clusterIPs", detail);
-    return;
-  }
-  for (const [index, address] of (spec?.clusterIPs ?? []).entries()) {
+  if (spec?.type === "ExternalName") return;
+  const clusterIPs = hasClusterAddress(old) ? [] : (spec?.clusterIPs ?? []);
+  for (const address of clusterIPs) {
     yield;
     if (typeof address !== "string" || address === "None") continue;
-    const field = `spec.clusterIPs[${index}]`;
-    if (!isIpAddress(address)) {
-      yield invalidCause(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
-    } else if (!allocator.isAddressInRange(address)) {
-      const detail = `failed to allocate IP ${address}: the provided network does not match the current range ${allocator.addressRange}`;
-      yield invalidCause(field, address, detail);
+    const field = "spec.clusterIPs";
+    if (!allocator.isAddressInRange(address)) {
+      const why = `the provided IP (${address}) is not in the valid range. The range of valid IPs is ${allocator.addressRange}`;
+      yield invalidCause(field, clusterIPs, `failed to allocate IP ${address}: ${why}`);
     } else if (!allocator.claimAddress(uid, address)) {
-      yield invalidCause(field, address, `failed to allocate IP ${address}: provided IP is already allocated`);
+      yield invalidCause(field, clusterIPs, `failed to allocate IP ${address}: provided IP is already allocated`);
     }
   }
   for (const [index, port] of (spec?.ports ?? []).entries()) {

@@ -16,10 +16,11 @@ import * as check from "../../field-checks.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/validation/container-validation.ts";
+import { addressCauses, agreeOnAddresses, chooseFamilies, familyUpdateCauses } from "./service-families.ts";
 import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
 import { classUpdateCauses, defaultBalancerStatus, serviceBalancerCauses } from "./balancer-status.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
-import { type Causes, createRepeatCheck, eachItem } from "../../causes.ts";
+import { type Causes, eachItem } from "../../causes.ts";
 
 type Service = ReceivedObject<ServiceObject>;
 
@@ -63,32 +64,30 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
         default: defaultService,
         prepareForCreate: (service) => {
           service.status = { loadBalancer: {} };
-          agreeOnAddresses(service);
-          allocate(service, allocator);
+          if (service.spec !== undefined) agreeOnAddresses(service.spec, undefined);
+          allocate(service, undefined, allocator);
         },
         prepareForUpdate: (service, old) => {
-          agreeOnAddresses(service);
+          if (service.spec !== undefined) agreeOnAddresses(service.spec, old.spec);
           keepAllocated(service, old);
-          allocate(service, allocator);
+          allocate(service, old, allocator);
           const isStale = service.spec?.type !== "LoadBalancer" && service.status?.loadBalancer?.ingress !== undefined;
           if (isStale) service.status = { ...service.status, loadBalancer: {} };
         },
-        *validate(service) {
-          yield* serviceCauses(service);
-          yield* allocationCauses(service, allocator);
-        },
+        validate: (service, old) =>
+          inOrder(
+            // As in kube-apiserver, what can be allocated is decided before the rest is looked at.
+            () => addressCauses(service.spec),
+            () => unavailableFamilies(service.spec, old?.spec),
+            () => allocationCauses(service, old?.spec, allocator),
+            () => serviceCauses(service),
+          ),
         validateUpdate: updateCauses,
         warnings: serviceWarnings,
         status: { default: defaultBalancerStatus, validate: serviceBalancerCauses },
       },
     }),
   ];
-}
-
-/** `clusterIPs` supersedes `clusterIP`. */
-function agreeOnAddresses({ spec }: DraftObject<ServiceObject>): void {
-  const address = spec?.clusterIP ?? "";
-  if (spec !== undefined && address !== "" && !spec.clusterIPs?.length) spec.clusterIPs = [address];
 }
 
 /** `a=1,b=2`, or `<none>`. */
@@ -114,6 +113,22 @@ function defaultService(service: DraftObject<ServiceObject>): void {
   if (spec.type === "LoadBalancer") spec.allocateLoadBalancerNodePorts ??= true;
 }
 
+/** The causes of the first check that has any. */
+function* inOrder(...checks: readonly (() => Causes)[]): Causes {
+  for (const check of checks) {
+    let isValid = true;
+    for (const cause of check()) {
+      if (cause !== undefined) isValid = false;
+      yield cause;
+    }
+    if (!isValid) return;
+  }
+}
+
+function unavailableFamilies(spec: ServiceSpec, old: ServiceSpec): readonly StatusCause[] {
+  return spec === undefined ? [] : chooseFamilies({ ...spec }, old);
+}
+
 const types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
 function* serviceCauses(service: Service): Causes {
@@ -127,22 +142,26 @@ function* serviceCauses(service: Service): Causes {
   }
   if (type === "ExternalName") {
     const name = (spec?.externalName ?? "").replace(/\.$/, "");
+    for (const field of ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] as const) {
+      const detail = "may not be set for ExternalName services";
+      const isSet = field === "ipFamilyPolicy" ? spec?.[field] !== undefined : (spec?.[field]?.length ?? 0) > 0;
+      if (isSet) yield forbiddenCause(`spec.${field}`, detail);
+    }
     if (name === "") yield requiredCause("spec.externalName");
     else yield* dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.externalName", name, fault));
   }
   yield* portCauses(ports);
   yield* check.labels("spec.selector", spec?.selector);
   yield* check.oneOf("spec.sessionAffinity", spec?.sessionAffinity, ["ClientIP", "None"]);
-  yield* check.oneOf("spec.type", spec?.type, types);
-  yield* eachItem(spec?.externalIPs ?? [], externalAddressCauses);
   const timeout = spec?.sessionAffinityConfig?.clientIP?.timeoutSeconds;
   if (typeof timeout === "number" && (timeout <= 0 || timeout > 86_400)) {
     const detail = "must be greater than 0 and less than 86400";
     yield invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail);
   }
+  yield* eachItem(spec?.externalIPs ?? [], externalAddressCauses);
+  yield* check.oneOf("spec.type", spec?.type, types);
   yield* balancerCauses(spec);
   yield* trafficCauses(spec);
-  yield* familyCauses(spec);
   yield* distributionCauses(spec);
 }
 
@@ -174,18 +193,6 @@ const distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 
 function distributionCauses(spec: ServiceSpec): StatusCause[] {
   return check.oneOf("spec.trafficDistribution", spec?.trafficDistribution, distributions);
-}
-
-function* familyCauses(spec: ServiceSpec): Causes {
-  const policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-  yield* check.oneOf("spec.ipFamilyPolicy", spec?.ipFamilyPolicy, policies);
-  const isRepeated = createRepeatCheck();
-  for (const [index, family] of (spec?.ipFamilies ?? []).entries()) {
-    yield;
-    const field = `spec.ipFamilies[${index}]`;
-    yield* check.oneOf(field, family, ["IPv4", "IPv6"]);
-    if (isRepeated(family)) yield duplicateCause(field, family);
-  }
 }
 
 /** Validates fields of LoadBalancer Services. */
@@ -249,13 +256,10 @@ function* portCauses(ports: NonNullable<NonNullable<ServiceSpec>["ports"]>): Cau
   }
 }
 
-function updateCauses(service: Service, old: Service): StatusCause[] {
-  const [before, now] = [old, service].map(({ spec }) => spec?.clusterIP ?? "");
-  const isStill = hasClusterAddress(service.spec) && hasClusterAddress(old.spec);
-  const causes = classUpdateCauses(service.spec, old.spec);
-  if (!isStill || before === "" || before === now) return causes;
-  return [invalidCause("spec.clusterIPs[0]", service.spec?.clusterIPs ?? now, "may not change once set"), ...causes];
-}
+const updateCauses = ({ spec }: Service, old: Service): readonly StatusCause[] => [
+  ...familyUpdateCauses(spec, old.spec),
+  ...classUpdateCauses(spec, old.spec),
+];
 
 function externalAddresses(service: Service): string {
   const spec = service.spec;
