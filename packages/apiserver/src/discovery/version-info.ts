@@ -7,6 +7,10 @@ export function versionInfo(gitVersion: string): object {
   return {
     major,
     minor,
+    emulationMajor: major,
+    emulationMinor: minor,
+    minCompatibilityMajor: major,
+    minCompatibilityMinor: String(Math.max(Number(minor) - 1, 0)),
     gitVersion,
     gitCommit: "",
     gitTreeState: "clean",

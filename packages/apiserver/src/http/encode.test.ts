@@ -96,7 +96,9 @@ it.each(["yaml", "json"] as const)("encodes a long list of objects in indented %
 it("writes short YAML in block style and long YAML in flow style", async () => {
   const style = { format: "yaml", pretty: false } as const;
   const textOf = async (value: unknown): Promise<string> => (await bytesOf(await encodeValue(value, style))).toString();
-  expect(await textOf({ a: ["b"] })).toBe("a:\n  - b\n");
+  expect(await textOf({ b: "2026-01-01T00:00:00Z", a: ["b", "yes", ""] })).toBe(
+    'a:\n- b\n- "yes"\n- ""\nb: "2026-01-01T00:00:00Z"\n',
+  );
   const long = { a: "x".repeat(33 * 1024) };
   expect(await textOf(long)).toBe(JSON.stringify(long));
 });

@@ -59,14 +59,24 @@ export function chooseRepresentation(
   );
   if (chosen === undefined) throw notAcceptable();
   if (outcome.kind === "list" && chosen.as === "PartialObjectMetadata") {
-    throw notAcceptable("you requested PartialObjectMetadata, but the requested object is a list");
+    throw notAcceptable(`you requested PartialObjectMetadata, but the requested object is a list (${goListType(resource)})`);
   }
   if (outcome.kind !== "list" && chosen.as === "PartialObjectMetadataList") {
-    throw notAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list");
+    throw notAcceptable(
+      `you requested PartialObjectMetadataList, but the requested object is not a list (${goType(resource)})`,
+    );
   }
   if (outcome.kind === "watch" && chosen.format === "yaml") throw notAcceptable("a watch is not sent as application/yaml");
   return chosen;
 }
+
+/** The Go type of an object in kube-apiserver. */
+function goType({ group, kind, origin }: Pick<ServedResource, "group" | "kind" | "origin">): string {
+  if (origin === "custom") return "*unstructured.Unstructured";
+  return `*${group === "" ? "core" : group.split(".", 1)[0]}.${kind}`;
+}
+
+const goListType = (resource: Pick<ServedResource, "group" | "kind" | "origin">): string => `${goType(resource)}List`;
 
 /** Whether an outcome can be sent as protobuf: all metadata, and objects of built-in kinds. */
 function hasProtobuf({ as }: Representation, { resource, object }: Parameters<typeof chooseRepresentation>[1]): boolean {
@@ -216,10 +226,19 @@ export async function encodeValue(value: unknown, style: Pick<Representation, "f
     const json = JSON.stringify(value);
     if (json.length > maxBlockYamlBytes) return bodyOf(Buffer.from(json));
     const { stringify } = await import("yaml");
-    return bodyOf(Buffer.from(stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 })));
+    return bodyOf(Buffer.from(stringify(value, yamlOptions)));
   }
   return bodyOf(Buffer.from(style.pretty ? `${JSON.stringify(value, undefined, 2)}\n` : JSON.stringify(value)));
 }
+
+/** As kube-apiserver writes YAML: sorted keys, and text in quotes that YAML 1.1 reads as something else. */
+const yamlOptions = {
+  aliasDuplicateObjects: false,
+  indentSeq: false,
+  lineWidth: 0,
+  sortMapEntries: true,
+  version: "1.1",
+} as const;
 
 /** Wraps bytes as a body with one part. */
 export function bodyOf(bytes: Uint8Array): EncodedBody {

@@ -5,7 +5,7 @@ import type { RequestAudit } from "../audit/request-audit.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import type { BodyReader } from "./body/request-body.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
-import { acceptsBuiltIn, notAcceptable, type Representation } from "./negotiation.ts";
+import { isRouted, notAcceptable, notRouted, type Representation } from "./negotiation.ts";
 import { attributesOf } from "./request-accounting.ts";
 import { includeObject, isApiMethod, isResourcePath, plainHeaders, type Target } from "./request-target.ts";
 
@@ -61,17 +61,25 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     // kube-apiserver has routes for HEAD to custom resources only.
     if (isTyped && request.method === "HEAD") throw methodNotAllowed();
     // A patch with an unknown media type fails before an unacceptable response type; other requests the other way round.
-    const patch = method === "PATCH" ? await bodies.read(request, false) : undefined;
-    const isAcceptable = isTyped
-      ? accepted.length > 0 && acceptsBuiltIn(request.headers.accept)
-      : // Custom resources have no messages, except for their metadata.
-        accepted.some(({ format, as }) => format !== "protobuf" || as !== undefined);
-    if (!isAcceptable && isResourcePath(target.path)) throw notAcceptable();
+    const patch = method === "PATCH" ? await bodies.read(request, { mergesDuplicates: false, isTyped }) : undefined;
+    if (isResourcePath(target.path)) requireAcceptable(isTyped);
     includeObject(target.query);
-    const body = patch ?? (method === "GET" ? undefined : await bodies.read(request, isTyped));
+    const body = patch ?? (method === "GET" ? undefined : await bodies.read(request, { mergesDuplicates: isTyped, isTyped }));
     if (body?.value === undefined) return;
     const { value, bytes, duplicateFields, duplicateKeys, fieldPositions } = body;
     Object.assign(result, { body: value, bodyBytes: bytes, duplicateFields, duplicateKeys, fieldPositions });
+  };
+  const requireAcceptable = (isTyped: boolean): void => {
+    const { accept } = request.headers;
+    if (isTyped && !isRouted(accept)) {
+      const { info } = result;
+      throw notRouted(undefined, method === "GET" && info?.isResource === true && !info.isNamed);
+    }
+    // Custom resources have no messages, except for their metadata.
+    const isAccepted = isTyped
+      ? accepted.length > 0
+      : accepted.some(({ format, as }) => format !== "protobuf" || as !== undefined);
+    if (!isAccepted) throw notAcceptable();
   };
   return result;
 }

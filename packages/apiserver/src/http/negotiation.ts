@@ -23,28 +23,51 @@ export function acceptedRepresentations(accept: string | undefined): readonly Re
   return parseAccept(accept);
 }
 
-/** Whether an Accept header accepts a format of built-in kinds. As in kube-apiserver, `application/*` counts for custom resources only. */
-export function acceptsBuiltIn(accept: string | undefined): boolean {
-  return accept === undefined || accept === "" || formatsOf(accept).length > 0;
+/** Media types of built-in kinds, preferred first. */
+const objectTypes = ["application/json", "application/yaml", protobufType] as const;
+const watchTypes = ["application/json;stream=watch", `${protobufType};stream=watch`] as const;
+
+/**
+ * Whether a route accepts the Accept header of a request. As in kube-apiserver, its routes for built-in kinds match media types exactly
+ * and before anything else looks at them, so that `application/*` counts for custom resources only.
+ */
+export function isRouted(accept: string | undefined, types: readonly string[] = objectTypes): boolean {
+  if (accept === undefined || accept === "") return true;
+  return accept.split(",").some((clause) => {
+    const type = clause.split(";", 1)[0]?.trim() ?? "";
+    return type === "*/*" || types.includes(type);
+  });
+}
+
+/** A route does not accept the Accept header. Routes of collections also have the types of watches. */
+export function notRouted(types: readonly string[] = objectTypes, isCollection = false): StatusError {
+  const available = isCollection ? [...types, ...watchTypes] : types;
+  return statusError("NotAcceptable", `406: Not Acceptable\n\nAvailable representations: ${available.join(", ")}`, {});
 }
 
 /**
- * The format of a discovery or OpenAPI document: the first accepted one. JSON if only forms of its own are accepted, such as
- * `application/json;as=APIGroupDiscoveryList`. Undefined if none is accepted; protobuf only counts with `hasMessage`.
+ * The format of a discovery or OpenAPI document. The index of paths and OpenAPI are always JSON, the version is nothing else. Others are in the
+ * first accepted format; protobuf only counts with `hasMessage`, and forms such as Table never do.
+ *
+ * **Errors**: `NotAcceptable`.
  */
 export function documentFormat(
+  path: string,
   accept: string | undefined,
   accepted: readonly Representation[],
   hasMessage: boolean,
-): Representation["format"] | undefined {
-  if (accept === undefined || accept === "") return "json";
-  const formats = formatsOf(accept).filter((format) => format !== "protobuf" || hasMessage);
-  if (formats.length === 0) return undefined;
-  return accepted.find(({ format }) => formats.includes(format))?.format ?? "json";
-}
-
-function formatsOf(accept: string): readonly Representation["format"][] {
-  return accept.split(",").flatMap((clause) => formatOf(clause.split(";", 1)[0]?.trim().toLowerCase() ?? "") ?? []);
+): Representation["format"] {
+  if (path === "/openapi/v2" && !isRouted(accept, ["application/json", "application/*"])) throw notAcceptable();
+  if (path === "/" || path.startsWith("/openapi/")) return "json";
+  const types = path.startsWith("/version") ? ["application/json"] : objectTypes;
+  const isGroup = /^\/apis(?:\/[^/]*)?\/?$/.test(path);
+  if (!isGroup && !isRouted(accept, types)) throw notRouted(types);
+  // Aggregated discovery falls back to JSON.
+  const isRoot = /^\/apis?\/?$/.test(path);
+  const chosen = accepted.find(({ as, format }) => as === undefined && (format !== "protobuf" || hasMessage));
+  if (chosen !== undefined) return chosen.format;
+  if (isRoot && isRouted(accept)) return "json";
+  throw notAcceptable();
 }
 
 /** The format of a failure: the one that the client prefers. Failures are never Tables and never 406. */
@@ -65,7 +88,7 @@ function parseAccept(accept: string): Representation[] {
     .split(",")
     .flatMap((clause, order) => {
       const [range = "", ...parameters] = clause.split(";").map((part) => part.trim());
-      const format = range === "application/*" ? "json" : formatOf(range.toLowerCase());
+      const format = range === "application/*" ? "json" : formatOf(range);
       if (format === undefined) return [];
       const values = new Map(
         parameters.map((parameter) => {

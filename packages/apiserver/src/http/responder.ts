@@ -12,10 +12,10 @@ import {
   encodeValue,
   type ToTable,
 } from "./encode.ts";
-import { documentFormat, failureFormat, notAcceptable, protobufType, type Representation } from "./negotiation.ts";
+import { documentFormat, failureFormat, protobufType, type Representation } from "./negotiation.ts";
 import { isMessage, protobufOf } from "./protobuf/body.ts";
 import { ProtobufEncoder } from "./protobuf/encode.ts";
-import { includeObject, type Target, wantsPretty } from "./request-target.ts";
+import { includeObject, splitTarget, type Target, wantsPretty } from "./request-target.ts";
 import { type ResponseHeaders, sendBody, warningHeaders } from "./send.ts";
 import { FanOut } from "./watch/fan-out.ts";
 import { jsonLines, protobufFrames } from "./watch/watch-encoding.ts";
@@ -82,8 +82,8 @@ export class Responder {
           : sendRaw(exchange, plainText(outcome, outcome.text));
       case "document": {
         const { request, accepted, query } = exchange;
-        const format = documentFormat(request.headers.accept, accepted, isMessage(outcome.body));
-        if (format === undefined) throw notAcceptable();
+        const { path } = splitTarget(request.url ?? "/");
+        const format = documentFormat(path, request.headers.accept, accepted, isMessage(outcome.body));
         const style = { format, pretty: wantsPretty(request, query) };
         return reply(exchange, outcome.status, style, await this.#encodeDocument(outcome.body, style), outcome.headers);
       }

@@ -42,13 +42,14 @@ it.each([
     "abc",
     `${unrecognized}invalid character 'a' looking for beginning of value (616263)`,
   ],
-  [
-    "PATCH",
-    `${maps}/a`,
-    "unexpected end of JSON input",
-    text,
-    "the body of the request is not valid JSON: unexpected end of JSON input",
-  ],
+  ["DELETE", `${maps}/a`, "unexpected end", "{", "couldn't get version/kind; json parse error: unexpected end"],
 ] as const)("names the kind that the body of a %s should be", async (method, path, fault, body, message) => {
   expect(await messageOf(method, path, fault, body)).toBe(`400 ${message}`);
+});
+
+it("of a patch is reported after a missing object, as what the patch is", async () => {
+  const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "patched" } };
+  await environment.handle({ method: "POST", path: maps, body, user: systemUser });
+  expect(await messageOf("PATCH", `${maps}/missing`, "unexpected end", "{")).toBe('404 configmaps "missing" not found');
+  expect(await messageOf("PATCH", `${maps}/patched`, "unexpected end", "{")).toBe("400 error decoding patch: unexpected end");
 });

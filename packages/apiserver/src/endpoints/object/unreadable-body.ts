@@ -1,6 +1,6 @@
 import { StatusError } from "@keelson/api-machinery";
-import type { Call } from "../call.ts";
-import { badRequest } from "../errors.ts";
+import { type Call, keyOf } from "../call.ts";
+import { badRequest, notFound } from "../errors.ts";
 
 /** A body that is not JSON. Its `status` names no kind: the body is parsed before anything knows what it should be. */
 export class UnreadableBodyError extends StatusError {
@@ -16,12 +16,27 @@ export class UnreadableBodyError extends StatusError {
   }
 }
 
-/** The error of a body that cannot be received. If it should be an object of a built-in kind, the error names the kind. */
-export function receiveError({ resource, info }: Call, error: unknown): unknown {
-  const isObject = info.verb === "create" || info.verb === "update";
-  if (!(error instanceof UnreadableBodyError) || !isObject || resource.origin === "custom") return error;
-  const kind = resource.subresources?.find(({ name }) => name === info.subresource)?.kind ?? resource.kind;
-  return unrecognized(kind, `couldn't get version/kind; json parse error: ${error.fault}`, error.summary);
+/** The error of a body that cannot be received, in the words of the decoder that kube-apiserver uses for the request. */
+export function receiveError(call: Call, error: unknown): unknown {
+  if (!(error instanceof UnreadableBodyError)) return error;
+  const { resource, info, request } = call;
+  const fault = `couldn't get version/kind; json parse error: ${error.fault}`;
+  switch (info.verb) {
+    case "delete":
+    case "deletecollection":
+      return badRequest(fault);
+    case "patch": {
+      // A missing object is reported before a malformed patch.
+      if (resource.provide === undefined && call.store.get(keyOf(call)) === undefined) return notFound(resource, info.name);
+      const isMerge = request.headers?.["content-type"]?.startsWith("application/merge-patch") === true;
+      return badRequest(isMerge ? `error decoding patch: ${error.fault}` : error.fault);
+    }
+    default: {
+      if (resource.origin === "custom") return error;
+      const kind = resource.subresources?.find(({ name }) => name === info.subresource)?.kind ?? resource.kind;
+      return unrecognized(kind, fault, error.summary);
+    }
+  }
 }
 
 /** The `BadRequest` for a body that names no type. */

@@ -73,21 +73,27 @@ function requireValid({ propagationPolicy: policy, orphanDependents, dryRun = []
 
 function decodedOptions(body: unknown): SentOptions {
   if (body === null) return {};
-  if (!isJsonObject(body)) throw badRequest("the body of a delete must be DeleteOptions");
-  const { kind } = body;
-  if (kind !== undefined && kind !== "DeleteOptions") {
-    throw badRequest(`the body of a delete must be DeleteOptions, not ${JSON.stringify(kind)}`);
-  }
+  const typeMeta = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
+  if (!isJsonObject(body))
+    throw unreadableType(`json: cannot unmarshal ${jsonType(body, "")} into Go value of type ${typeMeta}`);
+  requireOptionsType(body);
   const wrong = (value: unknown, field: string, type: string): Error =>
     badRequest(`json: cannot unmarshal ${jsonType(value, type)} into Go struct field ${field} of type ${type}`);
   const read = <T>(from: JsonObject, name: string, is: (value: unknown) => value is T, type: string): { [name: string]: T } => {
     const value = from[name];
     if (value === undefined || value === null) return {};
+    const field = `${from === body ? "DeleteOptions." : "Preconditions.preconditions."}${name}`;
+    // Go names the first element that it cannot read.
+    if (Array.isArray(value) && type === "[]string") {
+      const fault = value.find((item) => item !== null && typeof item !== "string");
+      if (fault !== undefined) throw wrong(fault, field, "string");
+    }
     // A malformed option is an error: ignoring a precondition would delete the object.
-    if (!is(value)) throw wrong(value, `${from === body ? "DeleteOptions." : "Preconditions.preconditions."}${name}`, type);
+    if (!is(value)) throw wrong(value, field, type);
     return { [name]: value };
   };
   const preconditions = read(body, "preconditions", isJsonObject, "v1.Preconditions")["preconditions"];
+  read(body, "ignoreStoreReadErrorWithClusterBreakingPotential", isBoolean, "bool");
   return {
     ...read(body, "gracePeriodSeconds", isInteger, "int64"),
     ...read(body, "propagationPolicy", isText, "v1.DeletionPropagation"),
@@ -104,7 +110,26 @@ function decodedOptions(body: unknown): SentOptions {
   };
 }
 
-const isInteger = (value: unknown): value is number => typeof value === "number" && Number.isInteger(value);
+const unreadableType = (fault: string): Error => badRequest(`couldn't get version/kind; json parse error: ${fault}`);
+
+/** Options name their type, or leave it to the endpoint. Every API group has the kind `DeleteOptions`. */
+function requireOptionsType({ apiVersion = "", kind = "" }: JsonObject): void {
+  for (const [name, value] of Object.entries({ apiVersion: apiVersion ?? "", kind: kind ?? "" })) {
+    if (typeof value === "string") continue;
+    throw unreadableType(`json: cannot unmarshal ${jsonType(value, "string")} into Go struct field .${name} of type string`);
+  }
+  if (typeof apiVersion === "string" && apiVersion.split("/").length > 2) {
+    throw badRequest(`unexpected GroupVersion string: ${apiVersion}`);
+  }
+  if (kind === null || kind === "" || kind === "DeleteOptions") return;
+  const version = apiVersion === "" || apiVersion === null ? "meta.k8s.io/v1" : String(apiVersion);
+  throw badRequest(`no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(version)} in scheme ${scheme}`);
+}
+
+/** Where kube-apiserver's decoder is defined, which its messages name. */
+const scheme = '"pkg/runtime/scheme.go:111"';
+
+const isInteger = (value: unknown): value is number => typeof value === "number" && Number.isSafeInteger(value);
 const isText = (value: unknown): value is string => typeof value === "string";
 const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
 const isTexts = (value: unknown): value is readonly string[] => Array.isArray(value) && value.every(isText);
@@ -112,7 +137,8 @@ const isTexts = (value: unknown): value is readonly string[] => Array.isArray(va
 function queriedOptions(request: PipelineRequest): SentOptions {
   const { gracePeriodSeconds: grace, propagationPolicy, orphanDependents, uid, resourceVersion } = request.query ?? {};
   if (grace !== undefined && !/^[-+]?\d{1,15}$/.test(grace)) {
-    throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(grace)}: invalid syntax`);
+    const fault = /^[-+]?\d+$/.test(grace) ? "value out of range" : "invalid syntax";
+    throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(grace)}: ${fault}`);
   }
   return {
     ...(grace === undefined ? {} : { gracePeriodSeconds: Number(grace) }),

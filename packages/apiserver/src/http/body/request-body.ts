@@ -13,14 +13,21 @@ export interface RequestBody extends ParsedText {
   readonly bytes: number;
 }
 
+/** How {@link BodyReader.read} reads a body. */
+export interface ReadOptions {
+  readonly mergesDuplicates: boolean;
+  readonly isTyped: boolean;
+}
+
 /** Reads and parses request bodies within limits. */
 export interface BodyReader {
   /**
-   * Reads and parses the body of a request. With `mergesDuplicates`, objects of duplicate keys in JSON are merged.
+   * Reads and parses the body of a request. With `mergesDuplicates`, objects of duplicate keys in JSON are merged. `isTyped` says whether
+   * the request is for a built-in kind.
    *
    * **Errors**: `RequestEntityTooLarge` beyond the limits, `UnsupportedMediaType`, or `BadRequest` if it does not match its media type.
    */
-  read(request: IncomingMessage, mergesDuplicates: boolean): Promise<RequestBody>;
+  read(request: IncomingMessage, options: ReadOptions): Promise<RequestBody>;
   close(): Promise<void>;
 }
 
@@ -52,11 +59,11 @@ export function createBodyReader({ clock }: { readonly clock: Clock }): BodyRead
   };
 
   return {
-    async read(request, mergesDuplicates) {
+    async read(request, { mergesDuplicates, isTyped }) {
       const announced = request.headers["content-length"];
       if (announced === undefined && request.headers["transfer-encoding"] === undefined) return noBody;
       if (Number(announced) > maxBodyBytes) throw tooLarge();
-      const format = bodyFormat(request.method ?? "", request.headers["content-type"], Number(announced) === 0);
+      const format = bodyFormat(request, isTyped, Number(announced) === 0);
       const bytes = await readBytes(request);
       if (bytes.length === 0) return noBody;
       if (format === "protobuf") {
@@ -104,27 +111,24 @@ const objectFormats: ReadonlyMap<string, "json" | "yaml" | "protobuf"> = new Map
 /** A media type whose parameters all have values, as Go's `mime.ParseMediaType` requires. */
 const mediaParameters = /^[^;]*(?:;\s*[\w!#$%&'*+.^`|~-]+\s*=\s*(?:[\w!#$%&'*+.^`|~-]+|"(?:[^"\\]|\\.)*")\s*)*;?$/;
 
-function bodyFormat(method: string, contentType: string | undefined, isEmpty: boolean): "json" | "yaml" | "protobuf" {
+function bodyFormat({ method, headers }: IncomingMessage, isTyped: boolean, isEmpty: boolean): "json" | "yaml" | "protobuf" {
+  const contentType = headers["content-type"];
   const isMalformed = contentType !== undefined && !mediaParameters.test(contentType.trim());
-  const mediaType = (contentType ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
-  if (isEmpty) return "json";
+  const mediaType = (contentType ?? "").split(";", 1)[0]?.trim() ?? "";
   if (method === "PATCH") {
-    if (!patchTypes.has(mediaType)) {
-      throw statusError(
-        "UnsupportedMediaType",
-        `the body of the request was in an unknown format - accepted media types include: ${[...patchTypes].join(", ")}`,
-      );
-    }
-    return mediaType.endsWith("yaml") ? "yaml" : "json";
+    if (patchTypes.has(mediaType)) return mediaType.endsWith("yaml") ? "yaml" : "json";
+    // Built-in kinds have routes for patches, which reject other types before anything reads them.
+    if (isTyped) throw statusError("UnsupportedMediaType", "415: Unsupported Media Type", {});
+    const accepted = [...patchTypes].filter((type) => !type.includes("strategic"));
+    throw statusError("UnsupportedMediaType", `${unknownFormat}: ${accepted.join(", ")}`, {});
   }
-  if (mediaType === "") return "json";
-  const format = isMalformed ? undefined : objectFormats.get(mediaType);
+  if (isEmpty || mediaType === "") return "json";
+  const format = isMalformed ? undefined : objectFormats.get(mediaType.toLowerCase());
   if (format !== undefined) return format;
-  throw statusError(
-    "UnsupportedMediaType",
-    "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-  );
+  throw statusError("UnsupportedMediaType", `${unknownFormat}: ${[...objectFormats.keys()].join(", ")}`);
 }
+
+const unknownFormat = "the body of the request was in an unknown format - accepted media types include";
 
 function readBytes(request: IncomingMessage): Promise<Buffer> {
   return new Promise((resolve, reject) => {
