@@ -14,6 +14,7 @@ export { groupSteps, runSteps, type Steps } from "./values/steps.ts";
 export { type AccessCheck, celAuthorizer, type CheckAccess } from "./cel/authorizer-library.ts";
 export { type CelExpression, compileExpression, toCel, type WantedType } from "./cel/expression.ts";
 export { type JsonPatchOperations, MutationCompiler } from "./cel/mutation-expression.ts";
+export { PolicyTypes } from "./cel/policy-types.ts";
 export { ExpressionTypeChecker } from "./cel/type-checker.ts";
 export { createRuleEvaluator } from "./cel/rule-evaluator.ts";
 export * from "./schema/default.ts";

@@ -62,3 +62,8 @@ test("a rule without oldSelf cannot say whether it is optional", () => {
   ]);
   expect(celCauses(rule("self > oldSelf"), "spec")).toEqual([]);
 });
+
+test("a rule may use an optional oldSelf", () => {
+  const rule = { rule: "oldSelf.orValue(self) == self", optionalOldSelf: true };
+  expect(celCauses({ type: "integer", "x-kubernetes-validations": [rule] }, "spec")).toEqual([]);
+});

@@ -5,7 +5,12 @@ interface LibraryError {
   readonly code?: unknown;
   readonly summary?: unknown;
   readonly range?: { readonly start: number; readonly end: number };
-  readonly node?: { readonly input?: string; readonly args?: unknown };
+  readonly node?: {
+    readonly input?: string;
+    readonly args?: unknown;
+    /** Of a call: the functions of its name. */
+    readonly candidates?: { readonly declarations?: readonly unknown[] };
+  };
 }
 
 /** The tokens that an expression can start with, as the parser of cel-go lists them. */
@@ -59,7 +64,11 @@ function faultOf(error: LibraryError, input: string, range: { readonly start: nu
     case "no_such_overload":
       return operatorFault(error, input, start, summary);
     case "no_matching_overload":
-      return callFault(input, start, summary);
+      return callFault(error, input, start, summary);
+    case "invalid_comprehension_range":
+      return { offset: start, message: summary.replace(/^E/, "e").replace(/\.$/, "") };
+    case "incompatible_ternary_branches":
+      return ternaryFault(error, input, start, summary);
     default:
   }
   const isSyntax = ["unexpected_token", "expected_token", "unexpected_character"].includes(String(error.code));
@@ -81,11 +90,22 @@ function operatorFault({ node }: LibraryError, input: string, start: number, sum
   return { offset: start, message: `found no matching overload for '${unary[1]}_' applied to '(${unary[2]})'` };
 }
 
+/** A conditional is located at its question mark, which follows the condition. */
+function ternaryFault({ node }: LibraryError, input: string, start: number, summary: string): Fault {
+  const [, left = "", right = ""] = /got '(.*)' and '(.*)'$/.exec(summary) ?? [];
+  const condition: unknown = Array.isArray(node?.args) ? node.args[0] : undefined;
+  const offset = input.indexOf("?", endOf(condition) ?? start);
+  return { offset, message: `found no matching overload for '_?_:_' applied to '(bool, ${left}, ${right})'` };
+}
+
 /** A call is located at its opening parenthesis. */
-function callFault(input: string, start: number, summary: string): Fault {
+function callFault({ node }: LibraryError, input: string, start: number, summary: string): Fault {
   const [, receiver, name = "", types = ""] = /^found no matching overload for '(?:(.*)\.)?(\w+)\((.*)\)'$/.exec(summary) ?? [];
   const named = input.indexOf(name, start);
   const offset = Math.max(input.indexOf("(", named), start);
+  if (node?.candidates?.declarations?.length === 0) {
+    return { offset, message: `undeclared reference to '${name}' (in container '')` };
+  }
   const applied = receiver === undefined ? `(${types})` : `${receiver}.(${types})`;
   return { offset, message: `found no matching overload for '${name}' applied to '${applied}'` };
 }

@@ -2,7 +2,7 @@ import type { Environment } from "@marcbachmann/cel-js";
 import { authorizerType } from "./authorizer-library.ts";
 import { compileErrorText, messageAt } from "./compile-error.ts";
 import { kubernetesEnvironment, withLinearMatches } from "./rule-program.ts";
-import { isUntypedField, untypedCallFault } from "./untyped-calls.ts";
+import { isUntypedField, literalPatternFault, untypedCallFault } from "./untyped-calls.ts";
 
 /** A compiled CEL expression on untyped values. */
 export interface CelExpression {
@@ -27,7 +27,7 @@ export function compileExpression(
   try {
     const parsed = environmentWith(variables).parse(withLinearMatches(expression));
     const { valid, type, error } = parsed.check();
-    const fault = valid ? untypedCallFault(parsed.ast) : error;
+    const fault = valid ? (untypedCallFault(parsed.ast) ?? literalPatternFault(parsed.ast)) : error;
     if (fault !== undefined) return `compilation failed: ${compileErrorText(expression, fault)}`;
     if ((wanted === "string" || wanted === "bool") && type === "dyn" && isUntypedField(parsed.ast))
       return `must evaluate to ${wanted} but got dyn`;

@@ -50,8 +50,8 @@ export function ruleCauses(
     if (rule === undefined || (rule[field] ?? "").trim() === "") continue;
     causes.push(invalidCause(at(index, field), printedRule(rule), faultText(field, message)));
   }
-  for (const { isTransition, rule } of programs) {
-    if (isTransition || rule.optionalOldSelf === undefined) continue;
+  for (const { usesOld, rule } of programs) {
+    if (usesOld || rule.optionalOldSelf === undefined) continue;
     const detail = "may not be set if oldSelf is not used in rule";
     causes.push(invalidCause(at(rules.indexOf(rule), "optionalOldSelf"), rule.optionalOldSelf, detail));
   }

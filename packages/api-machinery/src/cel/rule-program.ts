@@ -7,12 +7,15 @@ import { registerKubernetesLibrary } from "./kubernetes-library.ts";
 import { registerNetworkLibrary } from "./network-library.ts";
 import { type CelType, declareCelType } from "./object-types.ts";
 import { linearMatches, registerStringLibrary } from "./string-library.ts";
+import { literalPatternFault } from "./untyped-calls.ts";
 
 /** A compiled CEL rule. */
 export interface RuleProgram {
   readonly rule: ValidationRule;
   /** Whether it compares with the old value. Transition rules are skipped for new values. */
   readonly isTransition: boolean;
+  /** Whether it mentions the old value, which may be optional. */
+  readonly usesOld: boolean;
   /** The nesting of its comprehensions and the number of its nodes, which bound the cost of evaluating it. */
   readonly size: RuleSize;
   /** Evaluates the rule. Throws if the rule fails to evaluate. */
@@ -97,9 +100,11 @@ function compileAll(schema: Schema, isObjectRoot: boolean): RuleSet {
     }
     const message = rule.messageExpression === undefined ? undefined : compileOne(chosen, rule.messageExpression, "string");
     if (typeof message === "string") faults.push({ index, field: "messageExpression", message });
+    const usesOld = /\boldSelf\b/.test(code(rule.rule));
     programs.push({
       rule,
-      isTransition: rule.optionalOldSelf !== true && /\boldSelf\b/.test(code(rule.rule)),
+      usesOld,
+      isTransition: usesOld && rule.optionalOldSelf !== true,
       size: sizeOf(rule.rule),
       evaluate: program,
       ...(typeof message === "function" ? { message } : {}),
@@ -115,7 +120,8 @@ function compileOne(environment: Environment, expression: string, wanted: "bool"
   try {
     const parsed = environment.parse(withLinearMatches(expression));
     const { valid, type, error } = parsed.check();
-    if (!valid) return `compilation failed: ${compileErrorText(expression, error)}`;
+    const fault = valid ? literalPatternFault(parsed.ast) : error;
+    if (!valid || fault !== undefined) return `compilation failed: ${compileErrorText(expression, fault)}`;
     if (type !== wanted && type !== "dyn") return `must evaluate to a ${wanted}`;
     return (variables) => parsed({ ...variables });
   } catch (error) {

@@ -1,3 +1,6 @@
+import { compilePattern } from "../schema/pattern.ts";
+import { linearMatches } from "./string-library.ts";
+
 /** A node of the CEL library's syntax tree, after its check. */
 interface Node {
   readonly op: string;
@@ -21,7 +24,7 @@ interface CelType {
 
 /** A fault in the form of the library's errors. */
 export interface CallFault {
-  readonly code: "no_matching_overload";
+  readonly code: "no_matching_overload" | "invalid_pattern";
   readonly summary: string;
   readonly range: { readonly start: number; readonly end: number };
   readonly node: Node;
@@ -47,6 +50,34 @@ export function untypedCallFault(ast: unknown): CallFault | undefined {
   const types = ast.argTypes.map(({ type }) => type).join(", ");
   const summary = `found no matching overload for '${receiver.type}.${name}(${types})'`;
   return { code: "no_matching_overload", summary, range: { start: ast.start, end: ast.end }, node: ast };
+}
+
+/** Finds the first pattern of a call of `matches` that is a literal and not a regular expression. */
+export function literalPatternFault(ast: unknown): CallFault | undefined {
+  if (Array.isArray(ast)) {
+    for (const each of ast) {
+      const fault = literalPatternFault(each);
+      if (fault !== undefined) return fault;
+    }
+    return undefined;
+  }
+  if (!isNode(ast)) return undefined;
+  const inner = literalPatternFault(ast.args);
+  if (inner !== undefined || !Array.isArray(ast.args) || ast.args[0] !== linearMatches) return inner;
+  const pattern: unknown = [ast.args.at(-1)].flat().at(-1);
+  if (!isNode(pattern) || pattern.op !== "value" || typeof pattern.args !== "string" || isPattern(pattern.args))
+    return undefined;
+  const { start, end } = pattern;
+  return { code: "invalid_pattern", summary: "invalid matches argument", range: { start, end }, node: ast };
+}
+
+function isPattern(text: string): boolean {
+  try {
+    compilePattern(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Variables of admission that have no type. */

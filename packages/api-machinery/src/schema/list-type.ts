@@ -17,7 +17,7 @@ export function checkListType(schema: SchemaNode, path: string, causes: StatusCa
   if (mapType !== undefined) {
     needsType("object", "x-kubernetes-map-type");
     if (mapType !== "granular" && mapType !== "atomic") {
-      causes.push(notSupportedCause(`${path}.x-kubernetes-map-type`, mapType, ["granular", "atomic"]));
+      causes.push(notSupportedCause(`${path}.x-kubernetes-map-type`, mapType, ["atomic", "granular"]));
     }
   }
   const listTypePath = `${path}.x-kubernetes-list-type`;
@@ -47,6 +47,7 @@ function checkMapKeys(schema: SchemaNode, keys: readonly string[], path: string,
     causes.push(
       invalidCause(`${path}.items.type`, items.type ?? "", "must be object if parent array's x-kubernetes-list-type is map"),
     );
+    return;
   }
   const properties = asNode(items.properties);
   const unknown = keys.some((key) => !Object.hasOwn(properties, key));

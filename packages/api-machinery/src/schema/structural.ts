@@ -146,7 +146,8 @@ function checkTypeMeta(schema: SchemaNode, path: string, causes: StatusCause[]):
 }
 
 function checkRootMetadata(metadata: SchemaNode, path: string, causes: StatusCause[]): void {
-  const { type: _, description: __, properties, ...rest } = metadata;
+  const { type: _, default: ownDefault, properties, ...rest } = metadata;
+  if (ownDefault !== undefined) causes.push(forbiddenCause(`${path}.default`, "must not be set in top-level metadata"));
   const others = entries(properties).filter(([name]) => name !== "name" && name !== "generateName");
   if (Object.keys(rest).length === 0 && others.length === 0) return;
   const detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";

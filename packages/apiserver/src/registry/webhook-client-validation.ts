@@ -18,15 +18,22 @@ export function defaultClientConfig(clientConfig: unknown): void {
   if (service !== undefined) service["port"] ??= 443;
 }
 
-/** Validates a WebhookClientConfig (admissionregistration/v1, apiextensions/v1). */
-export function* clientConfigCauses(clientConfig: unknown, path: string): Causes {
+/**
+ * Validates a WebhookClientConfig (admissionregistration/v1, apiextensions/v1). With `isSwapped`, errors of a service's name and namespace
+ * name the other field: kube-apiserver swaps them for conversion webhooks.
+ */
+export function* clientConfigCauses(
+  clientConfig: unknown,
+  path: string,
+  { isSwapped = false }: { readonly isSwapped?: boolean } = {},
+): Causes {
   const url = valueAt(clientConfig, "url");
   const service = valueAt(clientConfig, "service");
   if ((url === undefined) === (service === undefined)) {
     yield requiredCause(path, "exactly one of url or service is required");
     return;
   }
-  yield* url === undefined ? serviceCauses(service, `${path}.service`) : urlCauses(String(url), `${path}.url`);
+  yield* url === undefined ? serviceCauses(service, `${path}.service`, isSwapped) : urlCauses(String(url), `${path}.url`);
 }
 
 const form = "; desired format: https://host[/path]";
@@ -43,22 +50,25 @@ function urlCauses(text: string, path: string): StatusCause[] {
     return [requiredCause(path, `url must be a valid URL: ${why}${form}`)];
   }
   const url = text === "" ? undefined : new URL(text);
+  const hasHost = url !== undefined && !/^[^:]*:\/\/\//.test(text) && url.host !== "";
+  const credentials = /^[^:]*:\/\/([^/?#@]*)@/.exec(text)?.[1] ?? "";
   const scheme = url?.protocol.slice(0, -1) ?? "";
-  const [user, fragment, query] = [url?.username ?? "", url?.hash.slice(1) ?? "", url?.search.slice(1) ?? ""];
+  const [fragment, query] = [url?.hash.slice(1) ?? "", url?.search.slice(1) ?? ""];
   return [
     ...(scheme === "https" ? [] : [invalidCause(path, scheme, `'https' is the only allowed URL scheme${form}`)]),
-    ...(url?.host ? [] : [invalidCause(path, "", `host must be specified${form}`)]),
-    ...(user === "" ? [] : [invalidCause(path, user, "user information is not permitted in the URL")]),
+    ...(hasHost ? [] : [invalidCause(path, "", `host must be specified${form}`)]),
+    ...(credentials === "" ? [] : [invalidCause(path, credentials, "user information is not permitted in the URL")]),
     ...(fragment === "" ? [] : [invalidCause(path, fragment, "fragments are not permitted in the URL")]),
     ...(query === "" ? [] : [invalidCause(path, query, "query parameters are not permitted in the URL")]),
   ];
 }
 
-function* serviceCauses(service: unknown, path: string): Causes {
+function* serviceCauses(service: unknown, path: string, isSwapped: boolean): Causes {
+  const [ofName, ofNamespace] = isSwapped ? (["namespace", "name"] as const) : (["name", "namespace"] as const);
   const port = valueAt(service, "port");
   const isPort = typeof port === "number" && port >= 1 && port <= 65_535;
-  yield* textAt(service, "name") === "" ? [requiredCause(`${path}.name`)] : [];
-  yield* textAt(service, "namespace") === "" ? [requiredCause(`${path}.namespace`)] : [];
+  yield* textAt(service, ofName) === "" ? [requiredCause(`${path}.name`)] : [];
+  yield* textAt(service, ofNamespace) === "" ? [requiredCause(`${path}.namespace`)] : [];
   yield* isPort ? [] : [invalidCause(`${path}.port`, port, "port is not valid: must be between 1 and 65535, inclusive")];
   yield* pathCauses(textAt(service, "path"), `${path}.path`);
 }

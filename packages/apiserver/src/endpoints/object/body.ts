@@ -101,6 +101,9 @@ function wrongKind({ group, kind: expected }: ServedResource, object: JsonObject
   return invalid({ group, kind: String(kind) }, nameOf(object), [invalidCause("kind", kind, `must be ${expected}`)]);
 }
 
+/** Versions of kinds that Kubernetes still decodes, though it does not serve them. */
+const formerVersions: ReadonlySet<string> = new Set(["apiextensions.k8s.io/v1beta1/CustomResourceDefinition"]);
+
 /** Go decodes a body as the type that it names, and then converts it to the internal type of the resource. */
 function requireBuiltInType(resource: ServedResource, object: JsonObject): void {
   const expected = apiVersionOf(resource);
@@ -111,6 +114,9 @@ function requireBuiltInType(resource: ServedResource, object: JsonObject): void 
     throw unrecognized(resource.kind, `unexpected GroupVersion string: ${apiVersion}`, bodySummary(JSON.stringify(object)));
   }
   const { group, version } = parseApiVersion(apiVersion);
+  // The internal type is shared with versions that are no longer served.
+  const isEarlier = group === resource.group && kind === resource.kind && formerVersions.has(`${apiVersion}/${kind}`);
+  if (isEarlier) throw wrongVersion(apiVersion, expected);
   const prefix = `${kind} in version ${JSON.stringify(version)} cannot be handled as a ${resource.kind}`;
   if (definitionNameOfKind(group, version, kind) === undefined) {
     const scheme = '"pkg/runtime/scheme.go:111"';

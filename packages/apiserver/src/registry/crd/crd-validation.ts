@@ -28,7 +28,7 @@ export function* crdCauses(crd: Read, old?: Read): Causes {
   const plural = textAt(spec, "names", "plural");
   const name = crd.metadata.name ?? "";
   // An update cannot change the name: kube-apiserver reports only that the group or plural is immutable.
-  if (old === undefined && name !== `${plural}.${group}`)
+  if (old === undefined && name !== "" && name !== `${plural}.${group}`)
     yield invalidCause("metadata.name", name, 'must be spec.names.plural+"."+spec.group');
   yield* approvalCauses(crd, group);
 
@@ -162,7 +162,7 @@ function approvalCauses(crd: Read, group: string): StatusCause[] {
     return [
       requiredCause(
         path,
-        "protected groups must have approval annotation, see https://github.com/kubernetes/enhancements/pull/1111",
+        'protected groups must have approval annotation "api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111',
       ),
     ];
   }
@@ -216,8 +216,11 @@ function* conversionCauses(spec: unknown): Causes {
   }
   const clientConfig = valueAt(webhook, "clientConfig");
   const path = "spec.conversion.webhookClientConfig";
-  yield* clientConfig === undefined
-    ? [requiredCause(path, "required when strategy is set to Webhook")]
-    : [...clientConfigCauses(clientConfig, path), ...caBundleCauses(valueAt(clientConfig, "caBundle"), `${path}.caBundle`)];
+  if (clientConfig === undefined) yield requiredCause(path, "required when strategy is set to Webhook");
+  else {
+    const faults = yield* countCauses(clientConfigCauses(clientConfig, path, { isSwapped: true }));
+    const isClear = (valueAt(clientConfig, "url") === undefined) !== (valueAt(clientConfig, "service") === undefined);
+    if (isClear || faults === 0) yield* caBundleCauses(valueAt(clientConfig, "caBundle"), `${path}.caBundle`);
+  }
   yield* reviewVersionCauses(listAt(webhook, "conversionReviewVersions"), "spec.conversion.conversionReviewVersions", "");
 }

@@ -1,13 +1,7 @@
 import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import type { Schema } from "@keelson/api-machinery/schema";
 import { validateStructuralInSteps } from "@keelson/api-machinery/server";
-import {
-  dns1035LabelFaults,
-  forbiddenCause,
-  invalidCause,
-  requiredCause,
-  type StatusCause,
-} from "@keelson/api-machinery/validation";
+import { dns1035LabelFaults, forbiddenCause, invalidCause, requiredCause } from "@keelson/api-machinery/validation";
 import { listAt, textAt, valueAt } from "../object-fields.ts";
 import { columnCauses, scaleCauses, selectableCauses } from "./crd-view-validation.ts";
 import type { Causes } from "../causes.ts";
@@ -24,15 +18,16 @@ export function* versionsCauses(crd: Read, old?: Read): Causes {
     const path = `spec.versions[${index}]`;
     const faults = dns1035LabelFaults(textAt(version, "name"));
     // In kube-apiserver the first version is also that of the CRD.
-    for (const field of faults.length === 0 ? [] : [`${path}.name`, ...(index === 0 ? ["spec.version"] : [])]) {
+    const name = textAt(version, "name");
+    for (const field of faults.length === 0 ? [] : [`${path}.name`, ...(index === 0 && name !== "" ? ["spec.version"] : [])]) {
       yield;
-      yield invalidCause(field, textAt(version, "name"), faults.join(","));
+      yield invalidCause(field, name, faults.join(","));
     }
-    const warning = textAt(version, "deprecationWarning");
-    if (warning !== "" && valueAt(version, "deprecated") !== true) {
-      yield invalidCause(`${path}.deprecationWarning`, warning, "can only be set for deprecated versions");
+    const warning = valueAt(version, "deprecationWarning");
+    if (typeof warning === "string") {
+      const isDeprecated = valueAt(version, "deprecated") === true;
+      yield* warningFaults(warning, isDeprecated).map((fault) => invalidCause(`${path}.deprecationWarning`, warning, fault));
     }
-    yield* warningCauses(`${path}.deprecationWarning`, warning);
     const schema = valueAt(version, "schema", "openAPIV3Schema");
     if (!isJsonObject(schema)) yield requiredCause(`${path}.schema.openAPIV3Schema`);
     else {
@@ -51,7 +46,7 @@ export function* versionsCauses(crd: Read, old?: Read): Causes {
   }
   const storedVersions = listAt(crd, "status", "storedVersions");
   if (storedVersions.length === 0) {
-    yield invalidCause("status.storedVersions", storedVersions, "must have at least one stored version");
+    yield invalidCause("status.storedVersions", null, "must have at least one stored version");
   } else if (storage.length > 1) {
     const last = textAt(storage.at(-1), "name");
     yield invalidCause("status.storedVersions", storedVersions, `must have the storage version ${last}`);
@@ -71,18 +66,14 @@ export function schemasByVersion(crd: Read | undefined): ReadonlyMap<string, Sch
 const maxWarningLength = 256;
 
 /** A warning is sent in a header: one short line. */
-function warningCauses(field: string, warning: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  if (Buffer.byteLength(warning) > maxWarningLength) {
-    causes.push(invalidCause(field, warning, `must be <= ${maxWarningLength} UTF-8 bytes long`));
-  }
-  if (warning !== "" && warning.trim() === "") causes.push(invalidCause(field, warning, "must not be empty"));
+function warningFaults(warning: string, isDeprecated: boolean): readonly string[] {
+  if (!isDeprecated) return ["can only be set for deprecated versions"];
+  const faults: string[] = [];
+  if (Buffer.byteLength(warning) > maxWarningLength) faults.push(`must be <= ${maxWarningLength} characters long`);
+  if (warning === "") faults.push("must not be an empty string");
   const index = [...warning].findIndex((character) => /[\p{C}\p{Zl}\p{Zp}]/u.test(character));
-  if (index >= 0) {
-    const detail = `must only contain printable UTF-8 characters; non-printable character found at index ${index}`;
-    causes.push(invalidCause(field, warning, detail));
-  }
-  return causes;
+  if (index >= 0) faults.push(`must only contain printable UTF-8 characters; non-printable character found at index ${index}`);
+  return faults;
 }
 
 /** Keywords allowed at the root of a schema with a status subresource. */

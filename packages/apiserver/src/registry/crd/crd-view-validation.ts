@@ -28,7 +28,7 @@ export function scaleCauses(version: unknown, path: string): StatusCause[] {
 }
 
 const columnTypes = ["boolean", "date", "integer", "number", "string"];
-const columnFormats = ["int32", "int64", "float", "double", "byte", "date", "date-time", "password", "name"];
+const columnFormats = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
 /** Validates the printer columns of a CRD version at `path`. */
 export function* columnCauses(version: unknown, path: string): Causes {
@@ -76,6 +76,7 @@ export function* selectableCauses(version: unknown, path: string): Causes {
 
 function selectableFault(schema: unknown, jsonPath: string): string | undefined {
   if (!jsonPath.startsWith(".")) return `is an invalid path: expected [ or . but got: ${/^[^.[]*/.exec(jsonPath)?.[0] ?? ""}`;
+  if (jsonPath.includes("[")) return "is an invalid path: array notation is not allowed";
   if (!simplePath.test(jsonPath)) return "must be a simple json path starting with .";
   const found = valueAt(
     schema,

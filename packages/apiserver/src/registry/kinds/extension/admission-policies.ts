@@ -1,5 +1,5 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
-import { compileExpression, type WantedType } from "@keelson/api-machinery/server";
+import { compileExpression, PolicyTypes, type WantedType } from "@keelson/api-machinery/server";
 import {
   duplicateCause,
   invalidCause,
@@ -133,9 +133,12 @@ function* policyCauses(object: Read): Causes {
   );
   /** Expressions with variables that do not compile, which have no type. */
   const untyped = new Set<string>();
+  const types = new PolicyTypes(variablesOf(spec));
+  const expressions: Expressions = { spec, types };
   yield* variableCauses(spec, (expression, path, name) => {
-    const causes = expressionCauses(spec, expression, path, "any");
+    const causes = expressionCauses(expressions, expression, path, "any");
     if (causes.length > 0) untyped.add(`variables.${name}`);
+    types.declare(name, expression);
     return causes;
   });
   const validations = listAt(spec, "validations");
@@ -146,28 +149,25 @@ function* policyCauses(object: Read): Causes {
   }
   for (const [index, validation] of validations.entries()) {
     yield;
-    yield* validationCauses(spec, validation, `spec.validations[${index}]`, untyped);
+    yield* validationCauses(expressions, validation, `spec.validations[${index}]`, untyped);
   }
-  yield* annotationCauses(object.metadata.name ?? "", spec);
+  yield* annotationCauses(object.metadata.name ?? "", expressions);
 }
 
 /** Validates the audit annotations of the policy `name`. */
-function* annotationCauses(name: string, spec: unknown): Causes {
+function* annotationCauses(name: string, expressions: Expressions): Causes {
   const keys = new Set<string>();
-  yield* eachItem(listAt(spec, "auditAnnotations"), (annotation, index) => {
+  yield* eachItem(listAt(expressions.spec, "auditAnnotations"), (annotation, index) => {
     const at = `spec.auditAnnotations[${index}]`;
     const key = textAt(annotation, "key").trim();
     const isDuplicate = keys.has(key);
     keys.add(key);
     const full = `${name}/${key}`;
-    const faults =
-      key === ""
-        ? [requiredCause(`${at}.key`)]
-        : qualifiedNameFaults(full).map((fault) => invalidCause(`${at}.key`, full, fault));
+    const faults = qualifiedNameFaults(full).map((fault) => invalidCause(`${at}.key`, full, fault));
     return [
       ...faults,
       ...(isDuplicate ? [duplicateCause(`${at}.key`, key)] : []),
-      ...valueExpressionCauses(spec, textAt(annotation, "valueExpression").trim(), `${at}.valueExpression`),
+      ...valueExpressionCauses(expressions, textAt(annotation, "valueExpression").trim(), `${at}.valueExpression`),
     ];
   });
 }
@@ -175,12 +175,12 @@ function* annotationCauses(name: string, spec: unknown): Causes {
 /** The maximum size of an audit annotation's expression. */
 const maxValueExpressionBytes = 5 * 1024;
 
-function valueExpressionCauses(spec: unknown, expression: string, path: string): StatusCause[] {
+function valueExpressionCauses(expressions: Expressions, expression: string, path: string): StatusCause[] {
   if (expression === "") return [requiredCause(path, "valueExpression is not specified")];
   if (Buffer.byteLength(expression) > maxValueExpressionBytes) {
     return [invalidCause(path, expression, `must not exceed ${maxValueExpressionBytes} bytes in length`)];
   }
-  return expressionCauses(spec, expression, path, "text-or-null");
+  return expressionCauses(expressions, expression, path, "text-or-null");
 }
 
 /** Validates a policy's variables with `expressionCausesOf`. */
@@ -203,7 +203,12 @@ function variableNameCauses(name: string, path: string): StatusCause[] {
   return /^[A-Za-z_]\w*$/.test(name) ? [] : [invalidCause(path, name, "must be a valid CEL identifier")];
 }
 
-function validationCauses(spec: unknown, validation: unknown, at: string, untyped: ReadonlySet<string>): StatusCause[] {
+function validationCauses(
+  expressions: Expressions,
+  validation: unknown,
+  at: string,
+  untyped: ReadonlySet<string>,
+): StatusCause[] {
   const expression = textAt(validation, "expression");
   const message = textAt(validation, "message");
   const messageExpression = textAt(validation, "messageExpression");
@@ -211,17 +216,34 @@ function validationCauses(spec: unknown, validation: unknown, at: string, untype
   return [
     ...(untyped.has(expression.trim())
       ? [invalidCause(`${at}.expression`, expression, "must evaluate to bool but got dyn")]
-      : expressionCauses(spec, expression, `${at}.expression`, "bool")),
+      : expressionCauses(expressions, expression, `${at}.expression`, "bool")),
+    ...(message !== "" && message.trim() === ""
+      ? [invalidCause(`${at}.message`, message, "must be non-empty if specified")]
+      : []),
     ...(/[\r\n]/.test(message) ? [invalidCause(`${at}.message`, message, "must not contain line breaks")] : []),
-    ...(messageExpression === "" ? [] : expressionCauses(spec, messageExpression, `${at}.messageExpression`, "string")),
+    ...(messageExpression === "" ? [] : expressionCauses(expressions, messageExpression, `${at}.messageExpression`, "string")),
     ...(reason === undefined ? [] : check.oneOf(`${at}.reason`, reason, ["Forbidden", "Invalid", "RequestEntityTooLarge"])),
   ];
 }
 
-function expressionCauses(spec: unknown, expression: string, path: string, wanted: WantedType): StatusCause[] {
+/** What the expressions of a policy may use. */
+interface Expressions {
+  readonly spec: unknown;
+  readonly types: PolicyTypes;
+}
+
+function expressionCauses({ spec, types }: Expressions, expression: string, path: string, wanted: WantedType): StatusCause[] {
   if (expression.trim() === "") return [requiredCause(path, "expression is not specified")];
   const compiled = compileExpression(expression, variablesOf(spec), wanted);
-  return typeof compiled === "string" ? [invalidCause(path, expression, compiled)] : [];
+  if (typeof compiled === "string") return [invalidCause(path, expression, compiled)];
+  const fault = types.fault(expression) ?? resultFault(types.typeOf(expression), wanted);
+  return fault === undefined ? [] : [invalidCause(path, expression, fault)];
+}
+
+/** An expression without a type may have any result. */
+function resultFault(type: string | undefined, wanted: WantedType): string | undefined {
+  if (type === undefined || type === "dyn" || type === wanted || (wanted !== "bool" && wanted !== "string")) return undefined;
+  return `must evaluate to ${wanted} but got ${type}`;
 }
 
 /** The variables that a policy's expressions can use. */

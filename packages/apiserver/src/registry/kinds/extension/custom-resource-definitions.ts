@@ -2,6 +2,7 @@ import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { asCrd, cleanupFinalizer, storedVersions, withCondition } from "../../crd/crd-spec.ts";
+import { formatWarnings } from "../../crd/format-warnings.ts";
 import { crdCauses, crdSpecCauses, crdUpdateCauses } from "../../crd/crd-validation.ts";
 import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
@@ -23,7 +24,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
         default: setDefaults,
         prepareForCreate: (object) => {
           setField(object, "status", {
-            conditions: [],
+            conditions: null,
             acceptedNames: { plural: "", kind: "" },
             storedVersions: storedVersions(object, undefined),
           });
@@ -55,6 +56,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
         validate: crdSpecCauses,
         status: { validate: crdCauses },
         validateUpdate: crdUpdateCauses,
+        warnings: formatWarnings,
       },
     }),
   ];
