@@ -14,7 +14,7 @@ import { serviceWarnings } from "./service-warnings.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
-import type { ServedResource } from "../../served-resource.ts";
+import type { ServedResource, Strategy } from "../../served-resource.ts";
 import { protocols } from "../pod/validation/container-validation.ts";
 import { addressCauses, agreeOnAddresses, chooseFamilies, familyUpdateCauses } from "./service-families.ts";
 import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
@@ -59,33 +59,7 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
         "spec.type": (service) => service.spec?.type ?? "",
       },
       subresources: [{ name: "proxy", kind: "ServiceProxyOptions", verbs: proxyVerbs, isProxy: true }],
-      strategy: {
-        hasGeneration: false,
-        default: defaultService,
-        prepareForCreate: (service) => {
-          service.status = { loadBalancer: {} };
-          if (service.spec !== undefined) agreeOnAddresses(service.spec, undefined);
-          allocate(service, undefined, allocator);
-        },
-        prepareForUpdate: (service, old) => {
-          if (service.spec !== undefined) agreeOnAddresses(service.spec, old.spec);
-          keepAllocated(service, old);
-          allocate(service, old, allocator);
-          const isStale = service.spec?.type !== "LoadBalancer" && service.status?.loadBalancer?.ingress !== undefined;
-          if (isStale) service.status = { ...service.status, loadBalancer: {} };
-        },
-        validate: (service, old) =>
-          inOrder(
-            // As in kube-apiserver, what can be allocated is decided before the rest is looked at.
-            () => addressCauses(service.spec),
-            () => unavailableFamilies(service.spec, old?.spec),
-            () => allocationCauses(service, old?.spec, allocator),
-            () => serviceCauses(service),
-          ),
-        validateUpdate: updateCauses,
-        warnings: serviceWarnings,
-        status: { default: defaultBalancerStatus, validate: serviceBalancerCauses },
-      },
+      strategy: serviceStrategy(allocator),
     }),
   ];
 }
@@ -111,6 +85,36 @@ function defaultService(service: DraftObject<ServiceObject>): void {
   if (isReachable(spec)) spec.externalTrafficPolicy ??= "Cluster";
   if (hasClusterAddress(spec)) spec.internalTrafficPolicy ??= "Cluster";
   if (spec.type === "LoadBalancer") spec.allocateLoadBalancerNodePorts ??= true;
+}
+
+function serviceStrategy(allocator: ServiceAllocator): Strategy<ServiceObject> {
+  return {
+    hasGeneration: false,
+    default: defaultService,
+    prepareForCreate: (service) => {
+      service.status = { loadBalancer: {} };
+      if (service.spec !== undefined) agreeOnAddresses(service.spec, undefined);
+      allocate(service, undefined, allocator);
+    },
+    prepareForUpdate: (service, old) => {
+      if (service.spec !== undefined) agreeOnAddresses(service.spec, old.spec);
+      keepAllocated(service, old);
+      allocate(service, old, allocator);
+      const isStale = service.spec?.type !== "LoadBalancer" && service.status?.loadBalancer?.ingress !== undefined;
+      if (isStale) service.status = { ...service.status, loadBalancer: {} };
+    },
+    validate: (service, old) =>
+      inOrder(
+        // As in kube-apiserver, addresses and families are decided before anything else.
+        () => addressCauses(service.spec),
+        () => unavailableFamilies(service.spec, old?.spec),
+        () => allocationCauses(service, old?.spec, allocator),
+        () => serviceCauses(service),
+      ),
+    validateUpdate: updateCauses,
+    warnings: serviceWarnings,
+    status: { default: defaultBalancerStatus, validate: serviceBalancerCauses },
+  };
 }
 
 /** The causes of the first check that has any. */
