@@ -104,6 +104,7 @@ class SandboxInfo(TypedDict, total=False):
     deniedFlows: str
     deniedDestinations: List[str]
     expireTimeSeconds: str
+    message: str
 
 
 class UpdateRequest(TypedDict, total=False):

@@ -2,6 +2,7 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:ht
 import type { Duplex } from "node:stream";
 import { type ExecSpec, ExecutionError } from "@keelson/execution";
 import { isTerminalSize } from "../protocol/exec-frames.ts";
+import { unknownSandbox } from "../protocol/agent-error.ts";
 
 /* Requests and answers of an agent's API. */
 
@@ -22,7 +23,7 @@ export class RequestError extends Error {
 export const urlOf = (request: IncomingMessage): URL => new URL(request.url ?? "/", "http://agent");
 
 /** The error of a request for an unknown sandbox. */
-export const sandboxNotFound = (): RequestError => new RequestError(404, "sandbox not found on this agent");
+export const sandboxNotFound = (): RequestError => new RequestError(404, unknownSandbox);
 
 /** Rejects any method but GET. */
 export function requireGet(request: IncomingMessage): void {

@@ -8,6 +8,7 @@ import { connectionFlags, runWith } from "./connection.ts";
 import { age } from "./sandbox-age.ts";
 import { fileCommands } from "./files.ts";
 import { lifecycleCommands } from "./lifecycle.ts";
+import { printable } from "./printable.ts";
 import { processCommands } from "./processes.ts";
 import { portForwardCommand } from "./port-forward.ts";
 import { volumeCommand } from "./volume.ts";
@@ -166,6 +167,7 @@ const get: CommandDefinition = {
             ["Name:", info.sandboxName],
             ["ID:", info.sandboxId || "-"],
             ["Phase:", info.phase],
+            ...(info.message === "" ? [] : [["Message:", printable(info.message)]]),
             ["Image:", info.image],
             ["Pool:", info.poolRef],
             ["Agent:", info.agentPod || "-"],

@@ -116,6 +116,8 @@ function adviceFor({ code, rawMessage }: ConnectError, context: CommandContext):
     return usesKubeconfig(context)
       ? "\nCheck that --kubeconfig and --context belong to the cluster of the server at --endpoint"
       : "\nCheck that --token-file belongs to the server at --endpoint";
+  if (code === Code.AlreadyExists && rawMessage.startsWith("sandbox "))
+    return `\nChoose another name, or delete it: keelson sandbox delete NAME -n ${namespaceFlag.read(context.flags)}`;
   if (code === Code.NotFound) return `\nList sandboxes: keelson sandbox list -n ${namespaceFlag.read(context.flags)}`;
   return "";
 }

@@ -20,6 +20,7 @@ export function sandboxInfo(sandbox: DeepReadonly<Sandbox>): SandboxInfo {
     sandboxName: metadata.name ?? "",
     deniedFlows: BigInt(status?.runtime?.deniedFlows ?? 0),
     deniedDestinations: [...(status?.runtime?.deniedDestinations ?? [])],
+    message: status?.message ?? "",
     expireTimeSeconds: BigInt(Math.floor((lifetimeEnd(sandbox) ?? 0) / 1000)),
   });
 }

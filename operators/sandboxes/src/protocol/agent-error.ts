@@ -1,3 +1,6 @@
+/** What an agent answers if it does not have a sandbox. */
+export const unknownSandbox = "sandbox not found on this agent";
+
 /** A request to an agent failed. */
 export class AgentError extends Error {
   override readonly name = "AgentError";

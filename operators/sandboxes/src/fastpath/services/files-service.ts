@@ -35,12 +35,12 @@ type Run = (operation: FileOperation) => Promise<FileResult>;
 /** The service `keelson.sandboxes.v1.SandboxFiles`. */
 export function createFilesService(options: StreamsOptions): ServiceImpl<typeof SandboxFiles> {
   const open = (request: { readonly sandboxName: string; readonly namespace: string }): Run => {
-    const { agent, sandboxId } = findAgent(request, options);
+    const { agent, sandboxId, absence } = findAgent(request, options);
     return async (operation) => {
       try {
         return await agent.files(sandboxId, operation);
       } catch (error) {
-        throw agentError(error);
+        throw agentError(error, absence);
       }
     };
   };
@@ -62,14 +62,14 @@ export function createFilesService(options: StreamsOptions): ServiceImpl<typeof 
     },
 
     async *watch({ path, recursive, ...sandbox }, { signal }) {
-      const { agent, sandboxId } = findAgent(sandbox, options);
+      const { agent, sandboxId, absence } = findAgent(sandbox, options);
       try {
         const reports = await agent.watchFiles(sandboxId, { path, isRecursive: recursive }, signal);
         yield create(WatchFilesResponseSchema, { started: true });
         for await (const report of reports) yield* watchResponses(report);
       } catch (error) {
         if (signal.aborted) return;
-        throw agentError(error);
+        throw agentError(error, absence);
       }
     },
 

@@ -80,7 +80,7 @@ export function createPortsService(options: PortsOptions): ServiceImpl<typeof Sa
 
 async function openConnection(start: ConnectPortStart, options: StreamsOptions, signal: AbortSignal): Promise<ExecConnection> {
   requireExposed(start, options);
-  const { agent, sandboxId } = findAgent(start, options);
+  const { agent, sandboxId, absence } = findAgent(start, options);
   try {
     return await agent.connectPort(sandboxId, start.port, signal);
   } catch (error) {
@@ -89,7 +89,7 @@ async function openConnection(start: ConnectPortStart, options: StreamsOptions, 
         "the agent is of an earlier version, which cannot forward ports; delete its Pod once its sandboxes have ended",
         Code.FailedPrecondition,
       );
-    throw agentError(error);
+    throw agentError(error, absence);
   }
 }
 

@@ -13,7 +13,6 @@ import {
   type StartProcessRequest,
   WriteInputResponseSchema,
 } from "@keelson/sandbox/protocol";
-import type { AgentClient } from "../../fleet/agent-client.ts";
 import {
   isProcessId,
   maxInputBytes,
@@ -35,8 +34,7 @@ interface SandboxKey {
 /** The service `keelson.sandboxes.v1.SandboxProcesses`. */
 export function createProcessesService(options: StreamsOptions): ServiceImpl<typeof SandboxProcesses> {
   const runOne = async (key: SandboxKey, operation: ProcessOperation): Promise<ProcessStatus> => {
-    const { agent, sandboxId } = findAgent(key, options);
-    const [process] = await run(agent, sandboxId, operation);
+    const [process] = await run(findAgent(key, options), operation);
     if (process === undefined) throw new ConnectError("the agent did not describe the process", Code.Internal);
     return process;
   };
@@ -44,13 +42,12 @@ export function createProcessesService(options: StreamsOptions): ServiceImpl<typ
     start: async (request, { signal }) => infoOf(await startProcess(startOf(request), (each) => runOne(request, each), signal)),
 
     async list(request) {
-      const { agent, sandboxId } = findAgent(request, options);
-      const processes = await run(agent, sandboxId, { kind: "list" });
+      const processes = await run(findAgent(request, options), { kind: "list" });
       return create(ListProcessesResponseSchema, { processes: processes.map(infoOf) });
     },
 
     async *output(request, { signal }) {
-      const { agent, sandboxId } = findAgent(request, options);
+      const { agent, sandboxId, absence } = findAgent(request, options);
       const offset = countOf("offset", request.offset);
       const processId = processIdOf(request.processId);
       try {
@@ -58,7 +55,7 @@ export function createProcessesService(options: StreamsOptions): ServiceImpl<typ
         yield* outputOf(frames, offset, signal);
       } catch (error) {
         if (signal.aborted) return;
-        throw error instanceof ConnectError ? error : agentError(error);
+        throw error instanceof ConnectError ? error : agentError(error, absence);
       }
     },
 
@@ -112,11 +109,14 @@ async function startProcess(
   throw new ConnectError("the call was cancelled while the process started", Code.Canceled);
 }
 
-async function run(agent: AgentClient, sandboxId: string, operation: ProcessOperation): Promise<readonly ProcessStatus[]> {
+async function run(
+  { agent, sandboxId, absence }: ReturnType<typeof findAgent>,
+  operation: ProcessOperation,
+): Promise<readonly ProcessStatus[]> {
   try {
     return (await agent.processes(sandboxId, operation)).processes;
   } catch (error) {
-    throw agentError(error);
+    throw agentError(error, absence);
   }
 }
 

@@ -14,7 +14,7 @@ import type { AgentClient } from "../../fleet/agent-client.ts";
 import type { ExecConnection, ExecSettings } from "../../fleet/exec-connection.ts";
 import { parseJson } from "../../fleet/agent-answer.ts";
 import { execEndOf } from "../../protocol/agent-answers.ts";
-import { AgentError } from "../../protocol/agent-error.ts";
+import { AgentError, unknownSandbox } from "../../protocol/agent-error.ts";
 import { execChannels } from "../../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { findSandbox } from "./find-sandbox.ts";
@@ -32,12 +32,12 @@ export interface StreamsOptions {
 export function createStreamsService(options: StreamsOptions): ServiceImpl<typeof SandboxStreams> {
   return {
     async *logs({ sandboxName, namespace, follow }, { signal }) {
-      const { agent, sandboxId } = findAgent({ sandboxName, namespace }, options);
+      const { agent, sandboxId, absence } = findAgent({ sandboxName, namespace }, options);
       try {
         for await (const data of await agent.logs(sandboxId, follow, signal)) yield create(LogChunkSchema, { data });
       } catch (error) {
         if (signal.aborted) return;
-        throw agentError(error);
+        throw agentError(error, absence);
       }
     },
 
@@ -58,35 +58,36 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
   };
 }
 
-/** The agent that runs a sandbox, and the sandbox's id there. */
+/** The agent that runs a sandbox, and the sandbox's id there. `absence`: why the agent may not have it. */
 export function findAgent(
   { sandboxName, namespace }: { readonly sandboxName: string; readonly namespace: string },
   { cache, agentClient, pendingOf }: StreamsOptions,
-): { readonly agent: AgentClient; readonly sandboxId: string } {
+): { readonly agent: AgentClient; readonly sandboxId: string; readonly absence: string } {
   const key = { namespace: namespace || "default", name: sandboxName };
   const sandbox = findSandbox({ sandboxName, namespace }, cache);
   const pending = sandbox === undefined ? pendingOf(key.namespace, key.name) : undefined;
   if (sandbox === undefined && pending === undefined)
     throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
-  const { sandboxId, agentPod, phase } =
+  const { sandboxId, agentPod, phase, message } =
     sandbox === undefined
-      ? { sandboxId: pending?.sandboxId ?? "", agentPod: pending?.agent ?? "", phase: "Creating" }
+      ? { sandboxId: pending?.sandboxId ?? "", agentPod: pending?.agent ?? "", phase: "Creating", message: "" }
       : sandboxInfo(sandbox);
   if (sandboxId === "")
     throw new ConnectError(`sandbox ${key.name} is ${phase} and not assigned to an agent`, Code.FailedPrecondition);
   const agent = agentClient(key.namespace, agentPod);
   if (agent === undefined) throw new ConnectError(`agent ${agentPod} has not reported`, Code.Unavailable);
-  return { agent, sandboxId };
+  const reason = message === "" ? "" : `: ${message}`;
+  return { agent, sandboxId, absence: `sandbox ${key.namespace}/${key.name} is not running; it is ${phase}${reason}` };
 }
 
 async function connect(start: ExecStart, options: StreamsOptions, signal: AbortSignal): Promise<ExecConnection> {
-  const { agent, sandboxId } = findAgent(start, options);
+  const { agent, sandboxId, absence } = findAgent(start, options);
   const settings = settingsOf(start);
   const size = terminalSize(start.terminal);
   try {
     return await agent.exec(sandboxId, start.command, size, signal, settings);
   } catch (error) {
-    throw agentError(error);
+    throw agentError(error, absence);
   }
 }
 
@@ -138,8 +139,10 @@ const codesByStatus: Readonly<Record<number, Code>> = {
   507: Code.ResourceExhausted,
 };
 
-/** The error of a call to an agent as that of the caller. */
-export function agentError(error: unknown): ConnectError {
+/** The error of a call to an agent as that of the caller. `absence` explains that the agent does not have the sandbox. */
+export function agentError(error: unknown, absence?: string): ConnectError {
+  if (absence !== undefined && error instanceof AgentError && error.status === 404 && error.message === unknownSandbox)
+    return new ConnectError(absence, Code.FailedPrecondition);
   const message = error instanceof Error ? error.message : String(error);
   return new ConnectError(
     message,
