@@ -20,6 +20,7 @@ import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { tarArchive, type TarEntry } from "@keelson/execution/testing";
+import { Parser } from "tar";
 import { type ArtifactPolicy, defaultRobotPolicy } from "../policy/robot-policy.ts";
 import type { TaskOrder } from "../tasks/task-order.ts";
 import type { Artifact } from "./artifact.ts";
@@ -315,6 +316,24 @@ test.each([
   expect(statSync(join(dir, "local/sub/run")).mode & 0o7777).toBe(0o755);
 });
 
+test("an archive that decompresses to empty blocks does not stop the robot", async () => {
+  const archive = tarArchive({ path: "a", content: "x" });
+  // 8 MB of what may follow the end of an archive.
+  const content = gzipSync(Buffer.concat([archive, Buffer.alloc(8 * 2 ** 20)]), { level: 1 });
+  serve(content);
+  const parsed = vi.spyOn(Parser.prototype, "write");
+  try {
+    await fetchOne({ url: `${origin}/x`, sha256: sha256(content), path: "local", archive: "tar" });
+    expect(read("local/a")).toBe("x");
+    // The parser gets small parts, and none after the end.
+    const sizes = parsed.mock.calls.map(([part]) => (part as Buffer).length);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(64 * 1024);
+    expect(sizes.length).toBeLessThanOrEqual(2);
+  } finally {
+    parsed.mockRestore();
+  }
+});
+
 const zip = (what: string, ...entries: ZipEntry[]) => [what, zipArchive(...entries), "zip"] as const;
 const bad = (what: string, ...entries: TarEntry[]) => [what, tarArchive(...entries), "tar"] as const;
 
@@ -328,6 +347,8 @@ test.each([
   bad("larger than the robot's policy allows (1000 bytes)", { path: "big", content: "x".repeat(1001) }),
   ["could not unpack the archive", tarArchive({ path: "big", content: "x".repeat(900) }).subarray(0, 700), "tar"] as const,
   ["could not unpack the archive", Buffer.from("not a tar file".repeat(100)), "tar"] as const,
+  ["compressed more than once", gzipSync(gzipSync(tarArchive({ path: "a", content: "x" }))), "tar"] as const,
+  ["could not unpack the archive", gzipSync(tarArchive({ path: "a", content: "x" })).subarray(0, 60), "tar"] as const,
   zip("invalid relative path", { name: "../escape", content: "x" }),
   zip("absolute path", { name: "/etc/escape", content: "x" }),
   zip("a link or special file", { name: "link", content: "/etc", mode: 0o120777 }),

@@ -1,4 +1,7 @@
 import { createReadStream } from "node:fs";
+import { open } from "node:fs/promises";
+import { pipeline } from "node:stream";
+import { createGunzip } from "node:zlib";
 import { RobotsError } from "../../robots-error.ts";
 import type { Artifact } from "./artifact.ts";
 import type { FileWriter, TaskFolder } from "./task-folder.ts";
@@ -6,6 +9,9 @@ import { folderPath } from "./task-path.ts";
 
 /** Maximum number of files and folders of an archive. */
 const maxEntries = 100_000;
+
+/** Maximum size of the header and padding of an entry of a tar archive. */
+const maxHeaderBytes = 2048;
 
 /** Where and how an archive is unpacked. */
 export interface UnpackTarget {
@@ -45,9 +51,18 @@ class Entries {
   readonly #target: UnpackTarget;
   #count = 0;
   #bytes = 0;
+  #readBytes = 0;
 
   constructor(target: UnpackTarget) {
     this.#target = target;
+  }
+
+  /** Counts what was read of an archive, decompressed, including what is not in its files. */
+  read(bytes: number): void {
+    const { maxBytes, signal } = this.#target;
+    signal.throwIfAborted();
+    this.#readBytes += bytes;
+    if (this.#readBytes > maxBytes + maxEntries * maxHeaderBytes) throw this.#tooLarge();
   }
 
   folder(name: string): void {
@@ -78,23 +93,53 @@ class Entries {
     this.#count++;
     this.#bytes += size;
     if (this.#count > maxEntries) throw new RobotsError("ArtifactFailed", `the archive has more than ${maxEntries} files`);
-    if (this.#bytes > maxBytes) {
-      throw new RobotsError(
-        "ArtifactFailed",
-        `the archive's files are larger than the robot's policy allows (${maxBytes} bytes)`,
-      );
-    }
+    if (this.#bytes > maxBytes) throw this.#tooLarge();
     const relative = name.startsWith("/") || name.split("/").includes("..") ? undefined : folderPath(`${path}/${name}`);
     return relative ?? this.reject(name, "a path that leaves its folder");
   }
+
+  #tooLarge(): RobotsError {
+    const { maxBytes } = this.#target;
+    const message = `the archive's files are larger than the robot's policy allows (${maxBytes} bytes)`;
+    return new RobotsError("ArtifactFailed", message);
+  }
+}
+
+/**
+ * The content of a tar archive, decompressed in small parts beside the event loop: a few kilobytes may decompress to gigabytes of empty blocks, of
+ * which a parser would find the end only after all of them.
+ */
+async function* readTar(file: string): AsyncGenerator<Buffer> {
+  const source = createReadStream(file);
+  // `for await` reports the error.
+  const content = (await isGzip(file)) ? pipeline(source, createGunzip(), () => {}) : source;
+  let isFirst = true;
+  for await (const chunk of content) {
+    const part = chunk as Buffer;
+    // The parser would decompress it at the same time, without a limit.
+    if (isFirst && hasGzipHeader(part)) throw new RobotsError("ArtifactFailed", "the archive is compressed more than once");
+    isFirst = false;
+    yield part;
+  }
+}
+
+const hasGzipHeader = (bytes: Buffer): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
+
+async function isGzip(path: string): Promise<boolean> {
+  await using file = await open(path, "r");
+  const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0);
+  return hasGzipHeader(buffer);
 }
 
 async function unpackTar(file: string, entries: Entries): Promise<void> {
   const { Parser } = await import("tar");
   let problem: unknown;
+  let isOver = false;
   let current: FileWriter | undefined;
   const parser = new Parser({
     strict: true,
+    brotli: false,
+    zstd: false,
     onReadEntry(entry) {
       try {
         if (problem !== undefined) {
@@ -127,6 +172,8 @@ async function unpackTar(file: string, entries: Entries): Promise<void> {
       }
     },
   });
+  // What follows the end of the archive is not read.
+  parser.once("eof", () => (isOver = true));
   const ended = new Promise<void>((resolve, reject) => {
     parser.once("end", () => resolve());
     parser.once("error", reject);
@@ -134,10 +181,11 @@ async function unpackTar(file: string, entries: Entries): Promise<void> {
   // It may reject while the file is still being read.
   ended.catch(() => {});
   try {
-    for await (const chunk of createReadStream(file)) {
+    for await (const chunk of readTar(file)) {
+      entries.read(chunk.length);
+      parser.write(chunk);
       if (problem !== undefined) throw problem;
-      parser.write(chunk as Buffer);
-      if (problem !== undefined) throw problem;
+      if (isOver) break;
     }
     parser.end();
     await ended;

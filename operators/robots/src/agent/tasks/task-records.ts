@@ -42,11 +42,14 @@ export async function openTaskRecords(dir: string): Promise<TaskRecords> {
       for (const name of await readdir(dir)) {
         const uid = name.replace(/\.json$/, "");
         if (!name.endsWith(".json") || !taskUidPattern.test(uid)) continue;
-        const task = parse(await readFile(join(dir, name), "utf8"), uid);
+        // What cannot be read, such as a folder, is damaged too.
+        const task = parse(await readFile(join(dir, name), "utf8").catch(() => ""), uid);
         if (task !== undefined) {
           tasks.push(task);
         } else {
-          await rename(join(dir, name), join(dir, `${name}.damaged`));
+          const aside = join(dir, `${name}.damaged`);
+          await rm(aside, { recursive: true, force: true });
+          await rename(join(dir, name), aside);
           damaged.push(uid);
         }
       }
