@@ -176,8 +176,17 @@ describe("decideReport", () => {
     });
   });
 
-  it("accepts `deleted` only for a task that is being deleted", () => {
-    expect(decide(dispatching, report("deleted")).kind).toBe("ignore");
+  it("ends an attempt that its robot has removed although the task is not being deleted", () => {
+    const running = { ...dispatching, state: "running", seq: 1 } as const;
+    expect(decide(running, report("deleted", { seq: 2 }))).toMatchObject({
+      ...{ kind: "write", status: { state: "failed", seq: 2, message: "The robot has removed the task" } },
+    });
+    // An older message about it, and one after the end, change nothing.
+    expect(decide(running, report("deleted", { seq: 1 })).kind).toBe("ignore");
+    expect(decide({ ...running, state: "completed" }, report("deleted", { seq: 2 })).kind).toBe("ignore");
+  });
+
+  it("records that the robot has removed a task that is being deleted", () => {
     const decision = decideReport(
       taskOf({ ...dispatching, state: "completed", seq: 5 }, { bound: true, deleting: true }),
       "robot-001",

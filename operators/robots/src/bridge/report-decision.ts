@@ -23,6 +23,8 @@ export type ReportDecision =
  * than the last stored report, and the attempt has not ended. Duplicate, late, reordered and foreign reports change nothing. An
  * original agent sends neither attempt nor sequence number; its reports count if they advance the state.
  *
+ * An attempt that its robot has removed although its Task is not being deleted has failed.
+ *
  * A Task with a restart or reschedule policy that ends is stored as `exited` if it failed, or if its Job is a service. The Task
  * controller decides whether it is restarted, moves, or has `failed`.
  */
@@ -40,9 +42,11 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
   }
   const reason = reasonToIgnore(task, robotId, report);
   if (reason !== undefined) return { kind: "ignore", reason };
-  if (report.state === "deleted") {
+  if (report.state === "deleted" && task.metadata.deletionTimestamp !== undefined) {
     return { kind: "write", status: { ...ownedStatus(task), conditions: released(task, now) } };
   }
+  // A bridge with an outdated cache told the robot that the task does not exist. The robot does not run this attempt again.
+  if (report.state === "deleted") return decideReport(task, robotId, { ...report, ...removed }, now);
   const lastSeq = status?.seq ?? 0;
   const hasEnded = report.state === "completed" || report.state === "failed";
   const nowText = new Date(now).toISOString();
@@ -88,6 +92,9 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
   };
 }
 
+/** The end of an attempt that its robot has removed although the Task exists. */
+const removed = { state: "failed", event: "Failed", message: "The robot has removed the task" } as const;
+
 function eventOf({ status }: DeepReadonly<Task>, { event, updatedAt, message }: StatusMessage, now: string) {
   return {
     type: event,
@@ -125,9 +132,7 @@ function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: Statu
   if (report.attempt !== undefined && report.attempt !== status.attempt) {
     return `it is about attempt ${report.attempt}, the current one is ${status.attempt}`;
   }
-  if (report.state === "deleted") {
-    return task.metadata.deletionTimestamp === undefined ? "the task is not being deleted" : undefined;
-  }
+  if (report.state === "deleted" && task.metadata.deletionTimestamp !== undefined) return undefined;
   const state = status.state ?? "";
   if (state !== "dispatching" && state !== "running") return `the attempt has ended: ${state}`;
   const lastSeq = status.seq ?? 0;

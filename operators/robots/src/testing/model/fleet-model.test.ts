@@ -47,6 +47,11 @@ it("a task without a policy stays on its robot and never runs twice", async () =
   expect(done.moves).toBe(0);
 });
 
+it("a task ends although its robot has removed it because a bridge did not know it yet", async () => {
+  const { violations } = await new FleetModel({ seed: 10_344, spec: {}, isExclusive: true }).run();
+  expect(violations).toEqual([]);
+});
+
 it.each([0, 60_000])("a task that leaves its robot can be deleted, with tasks every %d ms", async (creationIntervalMs) => {
   const specOf = (index: number): Partial<Task["spec"]> => ({
     priority: 10 * index + 10,

@@ -7,6 +7,8 @@ import { ModelServer } from "./model-server.ts";
 import { Simulation } from "./simulation.ts";
 
 const minuteMs = 60_000;
+/** Time between two looks at whether a run has settled. */
+const settleMinutes = 30;
 
 /** How a run behaves. */
 export interface FleetModelOptions {
@@ -102,13 +104,33 @@ export class FleetModel {
     this.#startWork();
     await this.#simulation.runUntil(faultMinutes * minuteMs);
     this.#hasFaults = false;
-    await this.#simulation.runUntil((faultMinutes + 6 * 60) * minuteMs);
+    await this.#runUntilSettled(faultMinutes * minuteMs);
     for (const task of this.#server.store.list()) this.#checkEnd(task);
     for (let index = 0; index < tasks; index++) this.#checkPrograms(uidOf(index));
     const tasksAtEnd = this.#server.store.list();
     const moves = tasksAtEnd.reduce((sum, task) => sum + (task.status?.moves ?? 0), 0);
     const preempted = tasksAtEnd.filter((task) => hasCondition(task, "Preempted")).length;
     return { violations: this.#violations, moves, preempted, leaseExpiries: this.#leaseExpiries, starts: this.#started.size };
+  }
+
+  /** Runs until every task has ended and stayed so for a while, for at most 6 hours. */
+  async #runUntilSettled(sinceMs: number): Promise<void> {
+    let wasSettled = false;
+    for (let minutes = settleMinutes; minutes <= 6 * 60; minutes += settleMinutes) {
+      await this.#simulation.runUntil(sinceMs + minutes * minuteMs);
+      const isSettled = this.#isSettled;
+      if (isSettled && wasSettled) return;
+      wasSettled = isSettled;
+    }
+  }
+
+  get #isSettled(): boolean {
+    const tasks = this.#server.store.list();
+    const hasEnded = tasks.every(({ status }) => status?.state === "completed" || status?.state === "failed");
+    const isDeleting = tasks.some(({ metadata }) => metadata.deletionTimestamp !== undefined);
+    const uids = Array.from({ length: this.#options.tasks ?? defaultTasks }, (_, index) => uidOf(index));
+    const isRunning = [...this.#robots.values()].some((robot) => uids.some((uid) => robot.running(uid).length > 0));
+    return hasEnded && !isDeleting && !isRunning;
   }
 
   #startWork(): void {
