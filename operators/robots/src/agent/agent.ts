@@ -118,6 +118,7 @@ class RobotAgent implements RunningAgent {
     await this.#runner.resume(this.#state.tasks);
     this.#leases.check();
     this.#armRestart();
+    void this.#runner.collectImages(this.#state.tasks.values());
     // Programs of the last agent are resumed already, also while the robot cannot join.
     this.#membership.join(() => this.#connect(), { again: false });
   }
@@ -175,6 +176,7 @@ class RobotAgent implements RunningAgent {
     const { state, effects } = step(this.#state, event, this.#options.clock.now());
     this.#state = state;
     const done = this.#runner.run(effects);
+    if (event.kind === "started") void this.#runner.collectImages(state.tasks.values());
     this.#armRestart();
     if (effects.some(({ kind }) => kind === "request-lease")) void done.then(() => this.#leases.request());
     await done;

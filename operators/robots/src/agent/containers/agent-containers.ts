@@ -14,6 +14,7 @@ import {
 } from "@keelson/execution";
 import { RobotsError } from "../../robots-error.ts";
 import type { DockerPolicy } from "../policy/docker-policy.ts";
+import { ImageCache } from "./image-cache.ts";
 import { PullQueue } from "./pull-queue.ts";
 
 /** Options of {@link openAgentContainers}. */
@@ -37,6 +38,11 @@ export interface AgentContainers {
    * longer than the policy allows; `signal`'s reason.
    */
   image(name: string, signal: AbortSignal): Promise<ContainerImage>;
+  /**
+   * Removes images that were pulled and are not used any more, as the policy says. `wanted` are those of tasks that have no program now. Returns the
+   * names of those that were removed. **Errors**: those of containerd.
+   */
+  collect(wanted: ReadonlySet<string>): Promise<readonly string[]>;
 }
 
 /**
@@ -51,7 +57,8 @@ export async function openAgentContainers(options: AgentContainersOptions): Prom
   try {
     const images = await openContainerdImages({ ...containerd, random, now: () => clock.now() });
     const driver = await createContainerdDriver({ ...containerd, dir: join(dir, "programs"), clock, random });
-    return new RobotContainers(driver, images, options);
+    const cache = await ImageCache.open({ file: join(dir, "images.json"), images, policy, clock });
+    return new RobotContainers({ driver, images, cache }, options);
   } catch (error) {
     if (!(error instanceof ExecutionError && error.code === "Unsupported") || hasPrograms(join(dir, "programs"))) throw error;
     return error.message;
@@ -63,21 +70,38 @@ function hasPrograms(dir: string): boolean {
   return readdirSync(dir, { withFileTypes: true }).some((entry) => entry.isDirectory() && !entry.name.startsWith("."));
 }
 
+interface RobotContainersParts {
+  readonly driver: Driver;
+  readonly images: ContainerdImages;
+  readonly cache: ImageCache;
+}
+
 class RobotContainers implements AgentContainers {
   readonly driver: Driver;
   readonly #images: ContainerdImages;
   readonly #options: AgentContainersOptions;
   readonly #pulls: PullQueue;
+  readonly #cache: ImageCache;
 
-  constructor(driver: Driver, images: ContainerdImages, options: AgentContainersOptions) {
+  constructor({ driver, images, cache }: RobotContainersParts, options: AgentContainersOptions) {
     this.driver = driver;
     this.#images = images;
+    this.#cache = cache;
     this.#options = options;
     this.#pulls = new PullQueue({ clock: options.clock, timeoutMs: options.policy.pullTimeoutMs });
   }
 
   async find(name: string): Promise<ContainerImage | undefined> {
+    await this.#cache.given(name);
     return await this.#images.find(name);
+  }
+
+  async collect(wanted: ReadonlySet<string>): Promise<readonly string[]> {
+    const inUse = new Set(wanted);
+    for (const { state, spec } of this.driver.list()) {
+      if (state.kind !== "exited" && spec.isolation?.image !== undefined) inUse.add(spec.isolation.image);
+    }
+    return await this.#cache.collect(inUse);
   }
 
   async image(name: string, signal: AbortSignal): Promise<ContainerImage> {
@@ -101,7 +125,12 @@ class RobotContainers implements AgentContainers {
       ...(credentials !== undefined && { credentials }),
     });
     try {
-      return await this.#images.add(name, layout);
+      const image = await this.#images.add(name, layout);
+      await this.#cache.pulled(
+        name,
+        layout.manifest.layers.reduce((sum, layer) => sum + layer.size, 0),
+      );
+      return image;
     } finally {
       await layout.close();
     }

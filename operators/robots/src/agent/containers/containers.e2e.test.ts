@@ -98,6 +98,30 @@ describe.runIf(process.getuid?.() === 0)("an agent with containerd", () => {
     expect([logsStdout, message]).toEqual(["above\n", expect.anything()]);
   });
 
+  test("removes an image that it has pulled and no task uses, and none that is in use", async () => {
+    const images = await openContainerdImages({ socket: containerd.socket, random: Math.random, now: Date.now });
+    const [spare, used] = ["docker.io/library/spare:1", "docker.io/library/used:1"];
+    for (const name of [spare, used]) {
+      const layout = await openImage(join(base, "busybox.tar"), { temporary: base });
+      await images.add(name, layout);
+      await layout.close();
+    }
+    const dir = join(workDir, ".agent", "containers");
+    mkdirSync(dir, { recursive: true });
+    const usedAt = Date.now();
+    const pulled = { [spare]: { bytes: 1, usedAt }, [used]: { bytes: 1, usedAt } };
+    writeFileSync(join(dir, "images.json"), JSON.stringify(pulled));
+    const first = await agent({ cacheSize: "2" }, false);
+    await server.registered(1);
+    const uid = randomUUID();
+    await server.send("create", uid, 1, container("echo up; sleep 600", { image: used }));
+    await server.status((status) => status.taskUid === uid && status.state === "running");
+    await first.stop();
+    await agent({ cacheSize: "0" });
+    await expect.poll(() => images.find(spare)).toBeUndefined();
+    expect(await images.find(used)).toBeDefined();
+  });
+
   test("stops a container that the next agent has adopted, and reports its timeout", async () => {
     const first = await agent({}, false);
     await server.registered(1);

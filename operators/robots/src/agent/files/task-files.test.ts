@@ -326,7 +326,7 @@ test("an archive that decompresses to empty blocks does not stop the robot", asy
     await fetchOne({ url: `${origin}/x`, sha256: sha256(content), path: "local", archive: "tar" });
     expect(read("local/a")).toBe("x");
     // The parser gets small parts, and none after the end.
-    const sizes = parsed.mock.calls.map(([part]) => (part as Buffer).length);
+    const sizes = parsed.mock.calls.map(([part]) => Buffer.byteLength(part as string | Buffer));
     expect(Math.max(...sizes)).toBeLessThanOrEqual(64 * 1024);
     expect(sizes.length).toBeLessThanOrEqual(2);
   } finally {

@@ -1,8 +1,11 @@
 import { readAllowedImages } from "./image-policy.ts";
-import { duration, fields, invalid, isPlainPath, names } from "./policy-fields.ts";
+import { duration, fields, invalid, isPlainPath, names, size } from "./policy-fields.ts";
 
 /** As that of an artifact's download. */
 const defaultPullTimeoutMs = 3_600_000;
+
+/** Size and age of images that are kept although no task uses them. */
+const [defaultCacheBytes, defaultUnusedImageMs] = [10 * 2 ** 30, 30 * 86_400_000];
 
 /** What containers of the driver `docker` may do on a robot. */
 export interface DockerPolicy {
@@ -14,6 +17,10 @@ export interface DockerPolicy {
   readonly pull: boolean;
   /** Maximum time of a pull. */
   readonly pullTimeoutMs: number;
+  /** Maximum size of all images that were pulled, beyond which unused ones are removed. */
+  readonly cacheBytes: number;
+  /** An image that no task has used for this time is removed. */
+  readonly unusedImageMs: number;
   /** `none`: no network but a loopback interface of its own. */
   readonly network: "shared" | "none";
   /** Path of a Docker configuration with accounts for registries. Default: pulls are anonymous. */
@@ -28,6 +35,7 @@ export interface DockerPolicy {
 export function readDockerPolicy(value: unknown): DockerPolicy {
   const policy = fields(value, "docker", [
     ...["socket", "images", "pull", "pullTimeout", "credentialsFile", "network", "volumes", "writableVolumes"],
+    ...["cacheSize", "unusedImageAge"],
   ]);
   const { pull = true, network = "shared" } = policy;
   const [socket, credentialsFile] = [
@@ -47,6 +55,8 @@ export function readDockerPolicy(value: unknown): DockerPolicy {
   };
   return {
     ...{ pull, pullTimeoutMs: duration(policy, "docker", "pullTimeout", defaultPullTimeoutMs) },
+    cacheBytes: size(policy, "docker", "cacheSize", defaultCacheBytes),
+    unusedImageMs: duration(policy, "docker", "unusedImageAge", defaultUnusedImageMs),
     ...{ network, volumes: pathsOf("volumes"), writableVolumes: pathsOf("writableVolumes") },
     ...(socket !== undefined && { socket }),
     ...(credentialsFile !== undefined && { credentialsFile }),

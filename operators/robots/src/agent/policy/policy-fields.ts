@@ -34,8 +34,8 @@ export function names(value: unknown, field: string): readonly string[] | undefi
   });
 }
 
-/** A size of the field `artifacts`, in bytes. */
-export function size(object: JsonObject, field: string, fallback: number): number {
+/** A size in bytes. `name` is the field of the object. */
+export function size(object: JsonObject, name: string, field: string, fallback: number): number {
   const value = object[field];
   if (value === undefined) return fallback;
   let bytes = Number.NaN;
@@ -44,7 +44,7 @@ export function size(object: JsonObject, field: string, fallback: number): numbe
   } catch {
     // Reported below.
   }
-  if (!Number.isSafeInteger(bytes) || bytes < 0) throw invalid(`artifacts.${field}`, value, "must be a size such as 500Mi");
+  if (!Number.isSafeInteger(bytes) || bytes < 0) throw invalid(`${name}.${field}`, value, "must be a size such as 500Mi");
   return bytes;
 }
 

@@ -37,6 +37,8 @@ test.each([
   [{ docker: { images: ["registry.example.com/fleet-"] } }, 'docker.images: "registry.example.com/fleet-" must be the name'],
   [{ docker: { pullTimeout: "0s" } }, 'docker.pullTimeout: "0s" must be a duration'],
   [{ docker: { pull: "yes" } }, "docker.pull"],
+  [{ docker: { cacheSize: "large" } }, 'docker.cacheSize: "large" must be a size'],
+  [{ docker: { unusedImageAge: "0s" } }, 'docker.unusedImageAge: "0s" must be a duration'],
   [{ locationFile: "run/x" }, "locationFile"],
   [{ devices: {} }, "devices: {} must be a list"],
   [{ devices: [{ paths: ["/dev/x"] }] }, "devices[0].name"],
@@ -101,7 +103,12 @@ test("containers must be allowed, and need containerd", () => {
   expect(readRobotPolicy({}).drivers).not.toContain("docker");
   const policy = readRobotPolicy({ docker: {} });
   expect(policy.drivers).toEqual(["exec", "raw_exec", "java", "docker"]);
-  expect(policy.docker).toEqual({ pull: true, pullTimeoutMs: 3_600_000, network: "shared", volumes: [], writableVolumes: [] });
+  expect(policy.docker).toEqual({
+    ...{ pull: true, pullTimeoutMs: 3_600_000, network: "shared", volumes: [], writableVolumes: [] },
+    ...{ cacheBytes: 10 * 2 ** 30, unusedImageMs: 2_592_000_000 },
+  });
+  const limits = readRobotPolicy({ docker: { cacheSize: "2Gi", unusedImageAge: "24h" } }).docker;
+  expect(limits).toMatchObject({ cacheBytes: 2 ** 31, unusedImageMs: 86_400_000 });
   expect(readRobotPolicy({ docker: { pullTimeout: "10m" } }).docker?.pullTimeoutMs).toBe(600_000);
   expect(readRobotPolicy({ docker: {}, isolation: {} }).drivers).toEqual(["exec", "java", "docker"]);
   expect(readRobotPolicy({ docker: {}, drivers: ["docker"] }).drivers).toEqual(["docker"]);

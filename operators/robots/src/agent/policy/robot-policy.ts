@@ -123,10 +123,10 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
     artifacts: {
       sources,
       requireChecksum,
-      maxBytes: size(artifacts, "maxSize", defaults.maxBytes),
-      maxUnpackedBytes: size(artifacts, "maxUnpackedSize", defaults.maxUnpackedBytes),
+      maxBytes: size(artifacts, "artifacts", "maxSize", defaults.maxBytes),
+      maxUnpackedBytes: size(artifacts, "artifacts", "maxUnpackedSize", defaults.maxUnpackedBytes),
       timeoutMs: duration(artifacts, "artifacts", "timeout", defaults.timeoutMs),
-      cacheBytes: size(artifacts, "cacheSize", defaults.cacheBytes),
+      cacheBytes: size(artifacts, "artifacts", "cacheSize", defaults.cacheBytes),
     },
   };
 }

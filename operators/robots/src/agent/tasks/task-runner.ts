@@ -22,7 +22,7 @@ export interface TaskRunnerOptions {
   /** Runs the programs. The runner closes it. */
   readonly driver: Driver;
   /** Images of containers. Undefined if the robot runs none. */
-  readonly containers: Pick<AgentContainers, "find" | "image"> | undefined;
+  readonly containers: Pick<AgentContainers, "find" | "image" | "collect"> | undefined;
   readonly records: TaskRecords;
   /** Enforces leases while no agent is alive. */
   readonly guard: LeaseGuard;
@@ -76,6 +76,18 @@ export class TaskRunner {
   /** Renders the templates of running tasks again, because labels or attributes of the robot may have changed. */
   refreshTemplates(tasks: Iterable<HeldTask>): void {
     this.#starts.refreshTemplates(tasks);
+  }
+
+  /** Removes images of containers that no program and none of these tasks uses. */
+  async collectImages(tasks: Iterable<HeldTask>): Promise<void> {
+    const { containers, log } = this.#options;
+    const wanted = new Set([...tasks].flatMap(({ order }) => order?.container?.image ?? []));
+    try {
+      const removed = (await containers?.collect(wanted)) ?? [];
+      if (removed.length > 0) log.info({ images: removed }, "removed images that are not used any more");
+    } catch (error) {
+      log.warn({ error: String(error) }, "could not remove images that are not used any more; trying again later");
+    }
   }
 
   /** Carries out effects; resolves when the records are on disk. */
