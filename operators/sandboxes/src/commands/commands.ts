@@ -4,6 +4,7 @@ import { choiceFlag, countFlag, invalidFlag, pairsFlag, textFlag, UsageError } f
 import { ConsistencyMode, CreateResponseSchema, FailurePolicy, SandboxInfoSchema, WhenFull } from "@keelson/sandbox/protocol";
 import { agentCommand } from "./agent.ts";
 import { execCommand } from "./exec.ts";
+import { checkExpireTime } from "./expire-time.ts";
 import { connectionFlags, runWith } from "./connection.ts";
 import { age } from "./sandbox-age.ts";
 import { fileCommands } from "./files.ts";
@@ -236,6 +237,7 @@ const update: CommandDefinition = {
   run: (context) =>
     runWith(context, async ({ fastPath, namespace }) => {
       const expire = updateFlags.expireTime.read(context.flags);
+      checkExpireTime(expire, context.clock.now());
       const policy = policyOf(context);
       const recovery = updateFlags.recoveryTimeout.read(context.flags);
       const updates = [

@@ -1,6 +1,7 @@
 import type { CommandDefinition } from "@keelson/operator";
 import { countFlag, UsageError } from "@keelson/operator/flags";
 import type { SandboxState } from "@keelson/sandbox/protocol";
+import { checkExpireTime } from "./expire-time.ts";
 import { type Connection, connectionFlags, runWith } from "./connection.ts";
 
 const maxSeconds = 999_999_999_999;
@@ -52,6 +53,7 @@ const renew: CommandDefinition = {
       const expireTime = renewFlags.expireTime.read(context.flags);
       if ((expireIn === undefined) === (expireTime === undefined))
         throw new UsageError("set either --expire-in or --expire-time, as in: renew NAME --expire-in 600");
+      checkExpireTime(expireTime, context.clock.now());
       const sandboxName = context.args[0] ?? "";
       const expiry =
         expireIn === undefined
