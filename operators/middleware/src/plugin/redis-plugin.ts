@@ -61,6 +61,14 @@ spec:
     dbfilename: forbidden
     replicaof: forbidden
     slaveof: forbidden
+    # A replica that accepts writes would lose them, and one that announces another address could not be found.
+    replica-read-only: forbidden
+    slave-read-only: forbidden
+    replica-announce-ip: forbidden
+    replica-announce-port: forbidden
+    slave-announce-ip: forbidden
+    slave-announce-port: forbidden
+    user: forbidden
     requirepass: forbidden
     masterauth: forbidden
     masteruser: forbidden

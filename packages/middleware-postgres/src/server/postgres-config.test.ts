@@ -1,7 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { normalizeParameters, postgresConfig } from "./postgres-config.ts";
+import { normalizeParameters, passwordFileOf, postgresConfig } from "./postgres-config.ts";
 
-const base = { host: "127.0.0.2", port: 5_432, socketFolder: "/run", hbaFile: "/hba", upstream: undefined };
+const base = {
+  host: "127.0.0.2",
+  port: 5_432,
+  socketFolder: "/run",
+  hbaFile: "/hba",
+  passwordFile: "/pw",
+  upstream: undefined,
+};
 
 describe("the configuration", () => {
   it("has the names of parameters in lower case", () => {
@@ -13,6 +20,22 @@ describe("the configuration", () => {
 
   it.each(["work_mem = 1\nlisten_addresses", "include 'x'", "", "1a", "a.", "a-b"])("rejects the name %j", (name) => {
     expect(() => postgresConfig({ ...base, parameters: { [name]: "*" } })).toThrow(/must be a name/);
+  });
+
+  it("has no password of the upstream: the server logs settings that change", () => {
+    const upstream = { host: "127.0.0.3", port: 5_432, user: "postgres", password: "a:b\\c'd", name: "p-1" };
+    const text = postgresConfig({ ...base, upstream, parameters: {} });
+    expect(text).not.toContain("a:b");
+    expect(text).toContain("passfile=''/pw''");
+    expect(passwordFileOf(upstream.password)).toBe("*:*:*:*:a\\:b\\\\c'd\n");
+    // A line break would end the entry of the file.
+    const broken = { ...upstream, password: "a\nb" };
+    expect(passwordFileOf(broken.password)).toBeUndefined();
+    expect(postgresConfig({ ...base, upstream: broken, parameters: {} })).toContain("password=''a\\nb''");
+  });
+
+  it("rejects a value that cannot be an argument of the server", () => {
+    expect(() => normalizeParameters({ work_mem: "8\0" })).toThrow(/work_mem: the value must not contain a NUL/);
   });
 
   it.each([

@@ -29,6 +29,8 @@ export interface PostgresConfig {
   /** Folder of the socket that only the agent uses. */
   readonly socketFolder: string;
   readonly hbaFile: string;
+  /** File with the password of the upstream. */
+  readonly passwordFile: string;
   readonly upstream: Upstream | undefined;
   readonly parameters: Readonly<Record<string, string>>;
   /** Command that archives a segment of the log; undefined: the log is not archived. */
@@ -42,7 +44,7 @@ const parameterName = /^[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*$/;
 /**
  * Parameters with the names that the server knows them by: it ignores case.
  *
- * **Errors**: an `AgentError` with code `InvalidConfig` for a name that could not be a parameter.
+ * **Errors**: an `AgentError` with code `InvalidConfig` for a name that could not be a parameter, or a value with a NUL character.
  */
 export function normalizeParameters(parameters: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return Object.fromEntries(
@@ -50,6 +52,8 @@ export function normalizeParameters(parameters: Readonly<Record<string, string>>
       const normalized = name.toLowerCase();
       if (!parameterName.test(normalized))
         throw new AgentError("InvalidConfig", `parameter ${JSON.stringify(name)} must be a name such as work_mem`);
+      if (value.includes("\0"))
+        throw new AgentError("InvalidConfig", `${normalized}: the value must not contain a NUL character`);
       return [normalized, value];
     }),
   );
@@ -61,6 +65,7 @@ export function postgresConfig({
   port,
   socketFolder,
   hbaFile,
+  passwordFile,
   upstream,
   parameters,
   archiveCommand,
@@ -86,7 +91,7 @@ export function postgresConfig({
     ["hba_file", hbaFile],
     ["hot_standby", "on"],
     ["full_page_writes", "on"],
-    ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream, { hasPassword: true })],
+    ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream, { passwordFile })],
     ["primary_slot_name", upstream?.slot ?? ""],
     ["recovery_target_timeline", "latest"],
     ...(tls === undefined ? [] : tlsSettings(tls)),
@@ -142,12 +147,22 @@ export function accessRules(isOpen: boolean, mode?: TlsMode): string {
   return `${own}${rules.join("\n")}\n`;
 }
 
-/** A connection string of libpq, without a database. Arguments of a program must not have the password: all users of a machine can read them. */
+/** Renders a password file of libpq for one password. Undefined for one that such a file cannot have. */
+export function passwordFileOf(password: string): string | undefined {
+  if (/[\r\n]/.test(password)) return undefined;
+  return `*:*:*:*:${password.replaceAll(/[\\:]/g, "\\$&")}\n`;
+}
+
+/**
+ * A connection string of libpq, without a database. It has no password: all users of a machine can read arguments of programs, and the server
+ * writes settings that have changed to its log. Only a password that no file can have is part of a setting (`passwordFile`).
+ */
 export function connectionString(
   { host, port, user, password, name, tls }: Upstream,
-  options: { readonly hasPassword: boolean },
+  { passwordFile }: { readonly passwordFile?: string } = {},
 ): string {
-  const secret = options.hasPassword ? { password } : {};
+  const secret =
+    passwordFile === undefined ? {} : passwordFileOf(password) === undefined ? { password } : { passfile: passwordFile };
   const own = { host, port: String(port), user, ...secret, application_name: name, connect_timeout: "3" };
   const sslmode = tls?.mode === "require" ? "verify-ca" : "prefer";
   // Not the default, which is in the home folder of the agent's user: a server of another user must not fail to read it.

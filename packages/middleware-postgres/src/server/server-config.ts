@@ -1,5 +1,5 @@
 import type { EngineOptions } from "@keelson/middleware-agent";
-import { accessRules, postgresConfig, type Upstream } from "./postgres-config.ts";
+import { accessRules, passwordFileOf, postgresConfig, type Upstream } from "./postgres-config.ts";
 import type { ServerFiles } from "./server-files.ts";
 import { withMinima } from "./standby-minima.ts";
 
@@ -49,7 +49,9 @@ export class ServerConfig {
     const hbaFile = this.#files.path("conf/pg_hba.conf");
     const parameters = mode.isStandby ? withMinima(this.parameters, await this.#files.controlData()) : this.parameters;
     if (isStarting) this.#isRaised = parameters !== this.parameters;
-    const addresses = { host, port, socketFolder: this.#files.path("run"), hbaFile };
+    const passwordFile = this.#files.path("conf/upstream-password");
+    await this.#files.write(passwordFile, passwordFileOf(mode.upstream?.password ?? "") ?? "");
+    const addresses = { host, port, socketFolder: this.#files.path("run"), hbaFile, passwordFile };
     await this.#files.write(
       this.file,
       postgresConfig({ ...addresses, upstream: mode.upstream, parameters, archiveCommand, tls }),

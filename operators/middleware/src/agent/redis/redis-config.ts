@@ -1,4 +1,4 @@
-import type { TlsMode } from "@keelson/middleware-agent";
+import { AgentError, type TlsMode } from "@keelson/middleware-agent";
 import type { CertificateFiles } from "./redis-tls.ts";
 
 /** A `min-replicas-to-write` that no group can satisfy: the server rejects all writes. */
@@ -26,7 +26,11 @@ export interface RedisConfig {
   readonly tls?: RedisConfigTls | undefined;
 }
 
-/** Renders `redis.conf`. If a parameter appears twice, the later line wins. */
+/**
+ * Renders `redis.conf`. If a parameter appears twice, the later line wins.
+ *
+ * **Errors**: an `AgentError` with code `InvalidConfig` for a name or a value that could not be a parameter's.
+ */
 export function redisConfig(config: RedisConfig): string {
   const { host, port, dataDir, password, primaryPassword, parameters, tls } = config;
   const isSecure = tls?.mode === "require";
@@ -65,8 +69,16 @@ function quoteValue(value: string): string {
   return `"${value.replaceAll(/[\\"]/g, "\\$&").replaceAll("\n", "\\n").replaceAll("\r", "\\r")}"`;
 }
 
+/** Names of parameters: others could inject a line. */
+const parameterName = /^[\w-]+$/;
+
 /** Renders a line. `save` and the buffer limits consist of several unquoted words. */
 function configLine(name: string, value: string): string {
+  if (!parameterName.test(name) || value.includes("\0"))
+    throw new AgentError(
+      "InvalidConfig",
+      `parameter ${JSON.stringify(name)} must be a name such as maxmemory, without NUL in its value`,
+    );
   const hasWords = ["save", "client-output-buffer-limit", "oom-score-adj-values"].includes(name);
   return hasWords && value !== "" && /^[\w .-]+$/.test(value) ? `${name} ${value}` : `${name} ${quoteValue(value)}`;
 }

@@ -37,3 +37,14 @@ it.each([
     expect(problems.filter(({ field }) => field === "spec.tls.mode")).toHaveLength(count);
   },
 );
+
+it.each([
+  ["maxmemory 1mb\nreplicaof 10.0.0.1 6379\n#", "x", /must be a name of letters/],
+  ["include /etc/passwd #", "x", /must be a name of letters/],
+  ["maxmemory", "1\0", /must not contain a NUL/],
+  ["Replica-Read-Only", "no", /must not be set/],
+])("rejects the parameter %j with the value %j", (parameter, value, message) => {
+  const spec = { ...app.spec, config: { redisConfig: { [parameter]: value } } };
+  const problems = validateApp({ ...app, spec }, plugin, new Map(), []).filter(({ field }) => field.startsWith("spec.config."));
+  expect(problems).toEqual([{ field: expect.stringContaining("spec.config."), message: expect.stringMatching(message) }]);
+});

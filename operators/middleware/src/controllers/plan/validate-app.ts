@@ -75,16 +75,29 @@ function nameProblems({ spec: { components = [] } }: DeepReadonly<App>, plugin: 
   });
 }
 
+/** Names of parameters. Others could inject a line into a configuration file. */
+const parameterName = /^[\w.$/:-]+$/;
+
 function parameterProblems({ config }: DeepReadonly<ComponentSpec>, { parameters }: Plugin): readonly FieldError[] {
-  return (
-    keysOf(config, undefined)
+  const names = keysOf(config, undefined);
+  const field = (name: string): string => `spec.config.${name}`;
+  const hasNul = (name: string): boolean => String(config?.[name]).includes("\0");
+  return [
+    ...names
+      .filter((name) => !parameterName.test(name))
+      .map((name) => ({
+        field: field(JSON.stringify(name)),
+        message: "must be a name of letters, digits and the characters _ . $ / : -",
+      })),
+    ...names.filter(hasNul).map((name) => ({ field: field(name), message: "must not contain a NUL character" })),
+    ...names
       // Programs ignore the case of parameters.
       .filter((name) => parameters[name] === "forbidden" || parameters[name.toLowerCase()] === "forbidden")
       .map((name) => ({
-        field: `spec.config.${name}`,
+        field: field(name),
         message: "must not be set: it would break replication or the volumes",
-      }))
-  );
+      })),
+  ];
 }
 
 /** Fields of a group that need agents, or Pods without them. */
