@@ -18,6 +18,12 @@ describe("launchWords", () => {
     ]);
   });
 
+  it("splits the line of Open MPI for an account with the shell sh, without its profile", () => {
+    const line = '( test ! -r ./.profile || . ./.profile;  orted -mca ess "env" )';
+    expect(launchWords(line)).toEqual(["orted", "-mca", "ess", "env"]);
+    expect(() => launchWords("( test ! -r ./.profile || . ./.profile; orted; rm -rf / )")).toThrow(MpiError);
+  });
+
   it("splits the line of MPICH 4.0, which quotes the program", () => {
     expect(launchWords('"/usr/bin/hydra_pmi_proxy" --control-port 127.0.0.1:39821 --usize -2 --proxy-id 1')).toEqual([
       "/usr/bin/hydra_pmi_proxy",

@@ -6,13 +6,20 @@ const blank = /[ \t]/;
 const special = /[;&|<>()$`*?[\]{}~#!\n\r]/;
 
 /**
+ * How Open MPI wraps a command if the launcher's account has the shell `sh` or `ksh`: as a login shell would, it reads a profile first. Workers
+ * have none.
+ */
+const profileWrapping = /^\s*\( test ! -r \.\/\.profile \|\| \. \.\/\.profile;([^]*)\)\s*$/;
+
+/**
  * Splits a line that mpiexec wants a remote shell to run into words, without a shell: `orted -mca ess "env"` becomes
  * `["orted", "-mca", "ess", "env"]`. Quotes and the backslash have the same meaning as in `sh`.
  *
  * **Errors**: {@link MpiError} `InvalidLaunchLine` if the line requires a shell (a second command, a variable, a redirection, a
  * pattern), has an unclosed quote, or is empty.
  */
-export function launchWords(line: string): string[] {
+export function launchWords(wrapped: string): string[] {
+  const line = profileWrapping.exec(wrapped)?.[1] ?? wrapped;
   if (line.length > maxLineLength)
     throw invalid(`the launch line is ${line.length} characters long; must be at most ${maxLineLength}`);
   const words: string[] = [];
