@@ -21,6 +21,8 @@ export interface ConditionInput {
   readonly objects: readonly NonNullable<Resource>[];
   /** How long every change of the objects has been seen, in milliseconds. Default: always. */
   readonly unbrokenMs?: number | undefined;
+  /** Versions of the object since the last decision. Default: none are known. */
+  readonly versions?: readonly Resource[] | undefined;
   readonly context: EvaluationContext;
   /** Latest deadline of the condition. */
   readonly deadline: number;
@@ -66,7 +68,7 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
   const named = (condition?.failWhen ?? []).map((each, index) =>
     evaluate({ allOf: [each] }, objects, { ...context, scope: `${context.scope}.failWhen[${index}]` }),
   );
-  const broken = named.find(({ passed }) => passed)?.results[0];
+  const broken = named.find(({ passed }) => passed)?.results[0] ?? brokenEarlier(input);
   if (broken !== undefined) return { kind: "failed", reason: "CheckFailed", message: `failWhen: ${broken.expect} holds` };
   const webhookCalls = [evaluation, ...named].flatMap((each) => each.webhookCalls);
   const wakeAtMs = Math.min(until, ...[evaluation, ...named].map(({ retryAtMs }) => retryAtMs ?? until));
@@ -77,6 +79,9 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
     return { kind: "waiting", message, ...heldSince(progress), webhookCalls, wakeAtMs };
   }
   if (evaluation.passed && steadyMs === 0) return { kind: "passed" };
+  const lapse = evaluation.passed && progress.holdsSince !== undefined ? lapseOf(input) : undefined;
+  if (lapse !== undefined)
+    return { kind: "failed", reason: "NotConsistent", message: `the checks stopped holding for a moment: ${lapse}` };
   if (evaluation.passed) return steadyOutcome(input, steadyMs, until);
   const why = failureOf(evaluation.results);
   if (loss !== undefined) return { kind: "failed", reason: "TargetLost", message: loss };
@@ -91,6 +96,31 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
 
 const heldSince = ({ holdsSince }: ConditionProgress): { readonly holdsSince?: string } =>
   holdsSince === undefined ? {} : { holdsSince };
+
+/** How an earlier version of the object is evaluated: its Pods at that time are not known. */
+const contextOf = ({ context }: ConditionInput): EvaluationContext => ({ ...context, podsOf: () => undefined });
+
+const objectsOf = (version: Resource): readonly NonNullable<Resource>[] => (version === undefined ? [] : [version]);
+
+/** Why the condition did not hold for a version of the object since the last decision. */
+function lapseOf(input: ConditionInput): string | undefined {
+  for (const version of input.versions ?? []) {
+    const { passed, isPending, results } = evaluate(input.condition, objectsOf(version), contextOf(input));
+    if (!passed && !isPending) return failureOf(results);
+  }
+  return undefined;
+}
+
+/** A check of `failWhen` that held for a version of the object since the last decision. */
+function brokenEarlier(input: ConditionInput): ExpectationResult | undefined {
+  const { versions = [], condition } = input;
+  for (const each of condition?.failWhen ?? [])
+    for (const version of versions) {
+      const { passed, results } = evaluate({ allOf: [each] }, objectsOf(version), contextOf(input));
+      if (passed) return results[0];
+    }
+  return undefined;
+}
 
 /** Times of a watch and of a test are read one after the other. */
 const clockToleranceMs = 50;

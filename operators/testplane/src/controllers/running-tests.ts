@@ -188,7 +188,14 @@ async function follow(
     if (type === undefined) return { kind: "unknown-kind" };
     const refusal = refusals.get(refusalKey(type, target));
     if (refusal !== undefined) return { kind: "loading", error: refusal, isForbidden: true };
-    return observationOf(watches.view(type, namespaceOf(type, target)), target);
+    const view = watches.view(type, namespaceOf(type, target));
+    const observation = observationOf(view, target);
+    const { versionsFor, name } = target;
+    if (observation.kind !== "known" || versionsFor === undefined || name === undefined) return observation;
+    return {
+      ...observation,
+      versions: view?.takeVersions(`${request.namespace ?? ""}/${request.name}:${versionsFor}`, name) ?? [],
+    };
   };
 }
 

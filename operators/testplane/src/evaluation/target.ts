@@ -15,6 +15,8 @@ export interface Target {
   readonly annotations?: Readonly<Record<string, string>>;
   /** The workload whose Pods the objects are. */
   readonly workload?: Target;
+  /** Requests every version of the object with `name` since the last observation with this value. */
+  readonly versionsFor?: string;
 }
 
 /** What the watches know about a target. */
@@ -31,6 +33,8 @@ export type Observation =
       readonly hasSeen: (resourceVersion: string) => boolean;
       /** Why the watch fails. Until it works again, the objects may have changed. */
       readonly error?: string;
+      /** The versions of the object since the last observation, oldest first; undefined for a deletion. See {@link Target.versionsFor}. */
+      readonly versions?: readonly Resource[];
       /** How long every change of the objects has been seen, in milliseconds. Default: always. */
       readonly unbrokenMs?: number;
     };

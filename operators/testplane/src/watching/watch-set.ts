@@ -5,6 +5,7 @@ import type { Client } from "@keelson/client";
 import type { Logger, Request } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { Followers } from "./followers.ts";
+import { VersionRecorder } from "./version-recorder.ts";
 
 /** What a test watches: one or all objects of a kind in a namespace (`undefined` for cluster-scoped kinds). */
 export interface WatchTarget {
@@ -32,6 +33,8 @@ export interface WatchView {
   list(): readonly WatchedObject[];
   /** Whether the watch has seen this resource version. */
   hasSeen(resourceVersion: string): boolean;
+  /** The versions of an object since the last call with these arguments, which starts to record them. See {@link VersionRecorder}. */
+  takeVersions(reader: string, name: string): readonly (WatchedObject | undefined)[];
 }
 
 /** Options of {@link WatchSet}. */
@@ -88,6 +91,7 @@ export class WatchSet {
       if (byKind.has(key)) continue;
       const kind = this.#watched.get(key);
       kind?.followers.delete(id);
+      kind?.versions.forget(id);
       if (kind === undefined || kind.followers.size > 0) continue;
       kind.stop();
       this.#watched.delete(key);
@@ -135,6 +139,7 @@ const keyOf = (type: ResourceType, namespace: string | undefined): string =>
 
 class WatchedKind implements WatchView {
   readonly followers = new Followers();
+  readonly versions = new VersionRecorder<WatchedObject>();
   readonly #objects = new Map<string, WatchedObject>();
   readonly #identity: { readonly apiVersion: string; readonly kind: string };
   #sorted: readonly WatchedObject[] | undefined;
@@ -200,6 +205,10 @@ class WatchedKind implements WatchView {
     return this.#informer.hasSeen(resourceVersion);
   }
 
+  takeVersions(reader: string, name: string): readonly (WatchedObject | undefined)[] {
+    return this.versions.take(reader, name);
+  }
+
   whenSeen(resourceVersion: string, resolve: () => void): () => void {
     return this.#informer.whenSeen(resourceVersion, resolve);
   }
@@ -229,6 +238,7 @@ class WatchedKind implements WatchView {
     const after = effect.kind === "put" ? this.#identified(effect.object) : undefined;
     if (after === undefined) this.#objects.delete(name);
     else this.#objects.set(name, after);
+    this.versions.add(name, after);
     this.#wakeLater(() => this.followers.concernedBy(name, before, after));
   }
 

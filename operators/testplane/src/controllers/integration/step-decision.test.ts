@@ -276,45 +276,4 @@ describe("a step", () => {
       expect(decide(checked("result.exitCode == 0"), 1, pod({}), ended).status).toMatchObject({ reason: "CheckFailed" });
     });
   });
-
-  describe("whose watch fails", () => {
-    const known = (phase: string, more: object = {}): Observation =>
-      ({
-        kind: "known",
-        objects: [{ ...lamp, metadata: { name: "a", uid: "u-1" }, status: { phase } }],
-        hasSeen: () => true,
-        ...more,
-      }) as Observation;
-    const error = "Unreachable: connection refused";
-
-    it("neither passes nor fails by what it saw before, and is inconclusive at its deadline", () => {
-      expect(observing(known("Lit")).state).toBe("Succeeded");
-      expect(observing(known("Lit", { error }))).toMatchObject({ state: "Running", message: expect.stringContaining(error) });
-      expect(observing({ ...known("Dark"), objects: [], error } as Observation)).toMatchObject({ state: "Running" });
-      expect(observing(known("Lit", { error }), 30)).toMatchObject({ state: "Failed", verdict: "Inconclusive" });
-      expect(observing(known("Dark", { error }), 30)).toMatchObject({ state: "Failed", verdict: "Inconclusive" });
-    });
-
-    it("keeps its message while its checks do not hold anyway", () => {
-      expect(observing(known("Dark", { error }))).toEqual(observing(known("Dark")));
-    });
-
-    it("must hold consistently from when every change has been seen again", () => {
-      const steady: TestStep = { ...waitingStep, expectations: { allOf: [lit], consistently: "10s" } };
-      const held = { ...applied, holdsSince: new Date(t0).toISOString() };
-      const after = (seconds: number, unbrokenMs: number) =>
-        decideStep({
-          step: steady,
-          status: { ...beginStep({ name: "a", index: 0, state: "" }, steady, t0), ...held },
-          namespace: "default",
-          observe: () => known("Lit", { unbrokenMs }),
-          context: { scope: "1/steps[0]", webhookState: () => undefined, now: t0 + seconds * 1_000, webhookTimeoutMs: 10_000 },
-        });
-      expect(after(10, 20_000).status.state).toBe("Succeeded");
-      expect(after(10, 4_000)).toMatchObject({
-        status: { state: "Running", holdsSince: "2026-01-01T00:00:06.000Z" },
-        wakeAtMs: t0 + 16_000,
-      });
-    });
-  });
 });

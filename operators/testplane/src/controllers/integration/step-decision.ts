@@ -16,6 +16,7 @@ import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
 import { iso } from "../test-status.ts";
 import { type ConditionDecision, type ConditionInput, decideCondition } from "../condition-decision.ts";
 import { defaultStepSeconds, failed, waiting } from "./step-status.ts";
+import { programFailure } from "./program-failure.ts";
 import { convergence, type KnownObservation, lossOf } from "./step-target.ts";
 
 /** Inputs of a decision about a step. */
@@ -55,7 +56,8 @@ export interface StepDecision {
  */
 export function decideStep({ step, status, namespace, observe, context: input }: StepInput): StepDecision {
   const target = stepTarget(step, namespace);
-  const observation = target === undefined ? undefined : observe(target);
+  const versionsFor = needsVersions(step, status) ? { versionsFor: input.scope } : {};
+  const observation = target === undefined ? undefined : observe({ ...target, ...versionsFor });
   const run: Running = {
     step,
     deadline: Date.parse(status.deadline ?? iso(input.now)),
@@ -73,11 +75,18 @@ export function decideStep({ step, status, namespace, observe, context: input }:
   if (status.stage === "Apply") return decideApply(run, status);
   if (observation.kind === "loading") return decideLoading(run, status, target, observation);
   if (hasProgram(step)) return decideRunning(run, status, target, observation);
-  const decision = decideKnown({ ...run, unbrokenMs: observation.unbrokenMs }, status, target, observation);
+  const { unbrokenMs, versions } = observation;
+  const decision = decideKnown({ ...run, unbrokenMs, versions }, status, target, observation);
   const isUndecided = decision.status.state === status.state && decision.status.stage === status.stage;
   // The objects may have changed since the watch failed.
   if (observation.error === undefined || isUndecided) return decision;
   return decideLoading(run, status, target, { kind: "loading", error: observation.error });
+}
+
+/** Whether the condition of the current stage is about every version of the object. */
+function needsVersions({ readyCondition, expectations }: DeepReadonly<TestStep>, { stage }: DeepReadonly<StepStatus>): boolean {
+  const condition = stage === "Ready" ? readyCondition : expectations;
+  return condition?.consistently !== undefined || (condition?.failWhen ?? []).length > 0;
 }
 
 /** Adds the result of the program to the variables of checks and outputs. */
@@ -113,6 +122,7 @@ interface Running {
   readonly deadline: number;
   readonly context: EvaluationContext;
   readonly unbrokenMs?: ConditionInput["unbrokenMs"];
+  readonly versions?: ConditionInput["versions"];
 }
 
 const decided = (status: DeepReadonly<StepStatus>): StepDecision => ({ status, webhookCalls: [] });
@@ -205,7 +215,7 @@ function decideReady(
   const bound = appliedAt + maxMs;
   const { results, until, outcome } = decideCondition({
     ...{ condition: step.readyCondition, progress: status, before: status.readyConditionStatus?.results, objects, loss },
-    unbrokenMs: run.unbrokenMs,
+    ...{ unbrokenMs: run.unbrokenMs, versions: run.versions },
     deadline: Math.min(deadline, bound),
     context: { ...run.context, scope: `${run.context.scope}.readyCondition` },
     lateText: "not ready in time",
@@ -245,7 +255,7 @@ function decideExpectations(
   const { now } = run.context;
   const { results, outcome } = decideCondition({
     ...{ condition: step.expectations, progress: status, before: status.expectationResults, objects, deadline, loss },
-    unbrokenMs: run.unbrokenMs,
+    ...{ unbrokenMs: run.unbrokenMs, versions: run.versions },
     context: { ...run.context, scope: `${run.context.scope}.expectations` },
     lateText: "expectations did not hold in time",
   });
@@ -258,26 +268,6 @@ function decideExpectations(
   if (typeof outputs === "string") return decided(failed(rest, "OutputFailed", outputs, now));
   const succeeded = decided({ ...rest, state: "Succeeded", verdict: "Passed", finishedAt: iso(now) });
   return Object.keys(outputs).length === 0 ? succeeded : { ...succeeded, outputs };
-}
-
-/** Why a program failed: its result never changes, so a check that does not hold now never holds. */
-function programFailure(
-  { expectations }: DeepReadonly<TestStep>,
-  { result }: DeepReadonly<StepStatus>,
-  outcome: ConditionDecision["outcome"],
-): { readonly reason: string; readonly message: string } | undefined {
-  if (result === undefined) return undefined;
-  // The tool accepts any status if the step has checks, unless the step names the expected ones.
-  if (result.statusCode !== undefined && result.exitCode !== 0) return { reason: "UnexpectedStatus", message: result.stderr };
-  if (expectations === undefined && result.exitCode !== 0) {
-    const output = (result.stderr || result.stdout).trimEnd();
-    const message = `exit code ${result.exitCode}${output === "" ? "" : `: ${[...output].slice(-512).join("")}`}`;
-    return { reason: "ProgramFailed", message };
-  }
-  const { allOf = [], anyOf = [], failWhen = [] } = expectations ?? {};
-  const asks = [...allOf, ...anyOf, ...failWhen].some(({ webhook }) => webhook !== undefined);
-  const mayChange = asks || expectations?.consistently !== undefined;
-  return outcome.kind === "waiting" && !mayChange ? { reason: "CheckFailed", message: outcome.message } : undefined;
 }
 
 /** The decision after a condition that does not hold (yet). */
