@@ -10,7 +10,8 @@ const role = args[0] === "component" ? args[1] : "command";
 const program = bundle === undefined ? undefined : loadBundledProgram(new URL(bundle), role);
 // Components are often killed. By now one has started, and has compiled most of what it needs.
 setTimeout(() => void program?.keepCompiledCode(), 3_000).unref();
-const { main } = program?.exports ?? (await import("../dist/main.js"));
+const { exitOnClosedOutput, main } = program?.exports ?? (await import("../dist/main.js"));
+exitOnClosedOutput(process);
 const status = await main(args);
 await program?.keepCompiledCode();
 process.exit(status);
