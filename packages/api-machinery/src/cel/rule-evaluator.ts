@@ -55,11 +55,19 @@ function evaluate(
     return rejection(
       rule,
       site,
-      `${firstLine(error)} evaluating rule: ${plainMessage(rule)}`,
+      `${evaluationFault(error)} evaluating rule: ${rule.message?.trim() || rule.rule.trim()}`,
       `: ${JSON.stringify(typeName(site))}`,
     );
   }
   return outcome === true ? undefined : rejection(rule, site, messageOf(program, variables), shownValue(site));
+}
+
+/** Why a rule failed, in the words of cel-go. */
+function evaluationFault(error: unknown): string {
+  const text = firstLine(error);
+  const conversion = /^(int|uint|double|duration|timestamp)\(\) type error: cannot convert/.exec(text)?.[1];
+  if (conversion !== undefined) return `type conversion error from 'string' to '${conversion}'`;
+  return text.replace(/^No such key: /, "no such key: ");
 }
 
 function messageOf(program: RuleProgram, variables: { readonly self: unknown; readonly oldSelf: unknown }): string {

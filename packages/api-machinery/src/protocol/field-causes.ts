@@ -82,7 +82,11 @@ export function tooLongCause(field: string, maxLength: number): StatusCause {
 
 /** `Too many: 3: must have at most 2 items`. */
 export function tooManyCause(field: string, actual: number, max: number): StatusCause {
-  return fieldCause("FieldValueTooMany", field, `Too many: ${actual}: must have at most ${max} items`);
+  return fieldCause(
+    "FieldValueTooMany",
+    field,
+    `Too many: ${actual}: must have at most ${max} ${max === 1 ? "item" : "items"}`,
+  );
 }
 
 /**

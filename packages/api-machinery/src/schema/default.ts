@@ -96,10 +96,7 @@ export function hasDefaults(schema: Schema): boolean {
   return found;
 }
 
-function allowsNull(schema: Schema): boolean {
-  // A schema without a type allows null.
-  return schema.nullable === true || (schema.type === undefined && schema["x-kubernetes-int-or-string"] !== true);
-}
+const allowsNull = (schema: Schema): boolean => schema.nullable === true;
 
 const cache = new WeakMap<object, readonly string[]>();
 

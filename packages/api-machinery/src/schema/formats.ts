@@ -10,6 +10,11 @@ const pattern =
   (text) =>
     expression.test(text);
 
+/** Whether kube-apiserver validates a format of texts. */
+export function isKnownFormat(format: string): boolean {
+  return Object.hasOwn(formats, format) || format === "password";
+}
+
 /**
  * The string formats that kube-apiserver validates (apiextensions/v1 `format`); other formats are ignored. Every expression
  * here matches in linear time.

@@ -113,7 +113,12 @@ test("keeps nullable nulls and removes others without a default", () => {
     },
     value,
   );
-  expect(value).toEqual({ a: null, c: null, list: ["d"] });
+  expect(value).toEqual({ a: null, list: ["d"] });
+});
+
+test("drops the fields of objects among values of any kind", () => {
+  const result = prune({ type: "object", additionalProperties: true }, { a: 1, b: { c: { d: 1 } }, e: [{ f: 1 }] });
+  expect(result).toEqual({ value: { a: 1, b: {}, e: [{}] }, unknown: ["b.c", "e[0].f"] });
 });
 
 test("prunes and defaults idempotently", () => {

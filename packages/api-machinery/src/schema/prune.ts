@@ -76,7 +76,11 @@ function pruneObject(
     } else if (embedded && (key === "apiVersion" || key === "kind" || key === "metadata")) {
       // Metadata is pruned by its own schema.
     } else if (additional !== undefined) {
-      if (typeof additional === "object") after = pruneValue(additional, before, childOf(path, key), false, depth + 1, unknown);
+      // Objects among values of any kind have no fields that the schema specifies.
+      if (additional === true && typeof before === "object" && !preserve) {
+        after = pruneValue(undefined, before, childOf(path, key), false, depth + 1, unknown);
+      } else if (typeof additional === "object")
+        after = pruneValue(additional, before, childOf(path, key), false, depth + 1, unknown);
     } else if (!preserve) {
       if (unknown.length < maxUnknown) unknown.push(childOf(path, key));
       copy ??= copyBefore(value, keys, at);

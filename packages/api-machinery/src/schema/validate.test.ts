@@ -17,8 +17,26 @@ test.each<[Schema, unknown, string[]]>([
   [{ type: "number" }, 1, []],
   [{ type: "string", maxLength: 3 }, "abcd", ["x FieldValueTooLong: Too long: may not be more than 3 bytes"]],
   [{ type: "string", maxLength: 2 }, "😀😀", []],
-  [{ type: "array", maxItems: 1 }, [1, 2], ["x FieldValueTooMany: Too many: 2: must have at most 1 items"]],
-  [{ type: "object", maxProperties: 1 }, { a: 1, b: 2 }, ["x FieldValueTooMany: Too many: 2: must have at most 1 items"]],
+  [{ type: "array", maxItems: 1 }, [1, 2], ["x FieldValueTooMany: Too many: 2: must have at most 1 item"]],
+  [
+    { type: "integer", enum: [1] },
+    "",
+    [
+      'x FieldValueTypeInvalid: Invalid value: "string": x in body must be of type integer: "string"',
+      'x FieldValueNotSupported: Unsupported value: "": supported values: "1"',
+    ],
+  ],
+  [
+    { type: "string", format: "date" },
+    1,
+    ['x FieldValueTypeInvalid: Invalid value: "int64": x in body must be of type date: "int64"'],
+  ],
+  [
+    { type: "string", format: "other" },
+    1,
+    ['x FieldValueTypeInvalid: Invalid value: "integer": x in body must be of type string: "integer"'],
+  ],
+  [{ type: "object", maxProperties: 1 }, { a: 1, b: 2 }, ["x FieldValueTooMany: Too many: 2: must have at most 1 item"]],
   [
     { type: "integer", maximum: 5, exclusiveMaximum: true },
     5,

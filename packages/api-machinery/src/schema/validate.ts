@@ -6,7 +6,6 @@ import {
   notSupportedCause,
   requiredCause,
   tooManyCause,
-  typeInvalidCause,
 } from "../protocol/field-causes.ts";
 import { isJsonObject, jsonEquals } from "../objects/json.ts";
 import type { StatusCause } from "../protocol/status.ts";
@@ -15,6 +14,7 @@ import { evaluateRules, type RuleEvaluator } from "./rules/evaluate-rules.ts";
 import { canonical, correlateItems, identityOf } from "./list-identity.ts";
 import type { Schema } from "./schema.ts";
 import { runSteps, type Steps } from "../values/steps.ts";
+import { checkType } from "./validate-type.ts";
 import { checkNumber, checkString } from "./validate-scalar.ts";
 
 /** Options of {@link validate}. */
@@ -98,7 +98,7 @@ function* check(schema: Schema, value: unknown, old: unknown, path: string, dept
     return;
   }
   const before = causes.length;
-  if (hasRightType(schema, value, path, causes)) {
+  if (checkType(schema, value, path, causes)) {
     checkStringOrNumber(schema, value, path, causes);
     if (Array.isArray(value)) yield* checkArray(schema, value, old, path, depth, causes);
     else if (isJsonObject(value)) yield* checkObject(schema, value, old, path, depth, causes);
@@ -111,7 +111,7 @@ function* check(schema: Schema, value: unknown, old: unknown, path: string, dept
 function checkScalar(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {
   if (causes.length >= maxCauses) return;
   const before = causes.length;
-  if (hasRightType(schema, value, path, causes)) {
+  if (checkType(schema, value, path, causes)) {
     checkStringOrNumber(schema, value, path, causes);
     checkAnyValue(schema, value, path, depth, causes);
   }
@@ -128,20 +128,6 @@ function withoutUnchanged(value: unknown, old: unknown, before: number, causes: 
   if (causes.length > before && old !== undefined && jsonEquals(value, old)) causes.length = before;
 }
 
-/** Whether a value has the type of its schema and its other keywords apply. */
-function hasRightType(schema: Schema, value: unknown, path: string, causes: StatusCause[]): boolean {
-  if (value === null || value === undefined) {
-    if (schema.nullable !== true && (schema.type !== undefined || schema["x-kubernetes-int-or-string"] === true)) {
-      causes.push(wrongType(schema, "null", path));
-    }
-    return false;
-  }
-  const type = typeOf(value);
-  if (allowsType(schema, type)) return true;
-  causes.push(wrongType(schema, type, path));
-  return false;
-}
-
 function checkAnyValue(schema: Schema, value: unknown, path: string, depth: number, causes: StatusCause[]): void {
   if (schema.enum && !schema.enum.some((allowed) => jsonEquals(allowed, value))) {
     const supported = schema.enum.map((allowed) => (typeof allowed === "string" ? allowed : JSON.stringify(allowed)));
@@ -154,22 +140,6 @@ function isContainer(value: unknown): boolean {
   return typeof value === "object" && value !== null;
 }
 
-function typeOf(value: unknown): string {
-  if (Array.isArray(value)) return "array";
-  if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
-  return typeof value;
-}
-
-function allowsType(schema: Schema, type: string): boolean {
-  if (schema["x-kubernetes-int-or-string"] === true) return type === "integer" || type === "string";
-  return schema.type === undefined || schema.type === type || (schema.type === "number" && type === "integer");
-}
-
-function wrongType(schema: Schema, actual: string, path: string): StatusCause {
-  const wanted = schema["x-kubernetes-int-or-string"] === true ? "integer,string" : schema.type;
-  return typeInvalidCause(path, actual, `${path} in body must be of type ${wanted}: ${JSON.stringify(actual)}`);
-}
-
 function* checkArray(
   schema: Schema,
   value: unknown[],
@@ -180,9 +150,6 @@ function* checkArray(
 ): Steps<void> {
   yield;
   const { minItems, maxItems, items } = schema;
-  if (minItems !== undefined && value.length < minItems) {
-    causes.push(invalidCause(path, value.length, `${path} in body should have at least ${minItems} items`));
-  }
   if (maxItems !== undefined && value.length > maxItems) {
     causes.push(tooManyCause(path, value.length, maxItems));
     return;
@@ -195,6 +162,9 @@ function* checkArray(
       else checkScalar(items, item, oldItem?.(item), `${path}[${index}]`, depth + 1, causes);
       if (index % scalarsPerStep === scalarsPerStep - 1) yield;
     }
+  }
+  if (minItems !== undefined && value.length < minItems) {
+    causes.push(invalidCause(path, value.length, `${path} in body should have at least ${minItems} items`));
   }
   const listType = schema["x-kubernetes-list-type"];
   if (listType === "set" || listType === "map") checkUnique(schema, value, path, causes);

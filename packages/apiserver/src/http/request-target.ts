@@ -90,5 +90,8 @@ export function includeObject(query: Target["query"]): IncludeObject {
   const value = query["includeObject"];
   if (value === undefined || value === "") return "Metadata";
   if (value === "None" || value === "Metadata" || value === "Object") return value;
-  throw statusError("BadRequest", `includeObject: unrecognized value ${JSON.stringify(value)}: use None, Metadata or Object`);
+  throw statusError(
+    "BadRequest",
+    `Unable to convert to Table as requested: includeObject: Invalid value: ${JSON.stringify(value)}: must be 'Metadata', 'Object', 'None', or empty`,
+  );
 }

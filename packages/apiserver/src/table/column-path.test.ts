@@ -45,3 +45,7 @@ describe("a column's path", () => {
     expect(["x", 1, true, { a: [1] }].map(printResult)).toEqual(["x", "1", "true", '{"a":[1]}']);
   });
 });
+
+it("shows null as Go's templates do", () => {
+  expect(printResult(null)).toBe("<no value>");
+});

@@ -26,7 +26,8 @@ export function compileColumnPath(source: string): ColumnPath {
 /** Formats a value in a column of type string: strings unchanged, everything else as JSON. */
 export function printResult(value: unknown): string {
   if (typeof value === "string") return value;
-  if (value === null) return "<nil>";
+  // Go's templates show nil so.
+  if (value === null) return "<no value>";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 

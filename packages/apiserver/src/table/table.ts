@@ -122,7 +122,7 @@ function cell(type: PrinterColumn["type"], value: unknown, now: number): unknown
     case "string":
       return printResult(value);
     case "integer":
-      return typeof value === "number" ? Math.trunc(value) : null;
+      return Number.isInteger(value) ? value : null;
     case "number":
       return typeof value === "number" ? value : null;
     case "boolean":

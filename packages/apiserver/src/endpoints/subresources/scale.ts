@@ -39,7 +39,11 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   });
   const stored = call.store.get(keyOf(call));
   if (stored === undefined) throw notFound(resource, info.name);
-  if (info.verb === "get") return answer((await serve(call, stored)).object);
+  if (info.verb === "get") {
+    const { object } = await serve(call, stored);
+    if (resource.origin === "custom") requireSpecReplicas(scale, object);
+    return answer(object);
+  }
   if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource, info.verb);
   if (info.verb === "patch" && patchType(request, resource) === "apply") return answer(await applyScale(call, scale));
   const options = writeOptions(request, info.verb === "update" ? "UpdateOptions" : "PatchOptions");
@@ -56,6 +60,13 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
     },
   });
   return answer(result.object);
+}
+
+/** A custom object without a number of replicas has no Scale. */
+function requireSpecReplicas({ specReplicasPath }: ScaleSubresource, object: DeepReadonly<KubernetesObject>): void {
+  if (valueAt(object, ...segmentsOf(specReplicasPath)) !== undefined) return;
+  const why = `the spec replicas field ${JSON.stringify(specReplicasPath)} does not exist`;
+  throw statusError("InternalError", `Internal error occurred: ${why}`, { causes: [{ message: why }] });
 }
 
 /** Admission sees a Scale, whose replicas it may change. */

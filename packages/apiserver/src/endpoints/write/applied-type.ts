@@ -2,6 +2,7 @@ import { apiVersionOf, isJsonObject, type JsonObject, parseApiVersion } from "@k
 import { unclassifiedError } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest } from "../errors.ts";
+import { jsonType } from "../object/decode-error.ts";
 
 /** Go writes a group, version and kind as `/v1, Kind=ConfigMap` if the group is empty. */
 function shownType(apiVersion: string, kind: string): string {
@@ -19,6 +20,10 @@ const integers = ["generation", "deletionGracePeriodSeconds"];
  * errors. Throws `BadRequest` for another kind or version, and an error without a reason (500) for metadata of the wrong type.
  */
 export function requireAppliedType(resource: ServedResource, body: unknown): void {
+  if (!isJsonObject(body) && body !== undefined && body !== null) {
+    const fault = `json: cannot unmarshal ${jsonType(body, "map")} into Go value of type map[string]interface {}`;
+    throw badRequest(`error decoding YAML: error unmarshaling JSON: while decoding JSON: ${fault}`);
+  }
   const object: JsonObject = isJsonObject(body) ? body : {};
   const type = shownType(textOf(object["apiVersion"]), textOf(object["kind"]));
   if (type !== shownType(apiVersionOf(resource), resource.kind)) throw badRequest(`invalid object type: ${type}`);

@@ -200,8 +200,8 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   }
   const object = await commitUpdate(call, {
     options,
-    // Stricter than kube-apiserver, whose apply ignores the precondition and reports the uid as immutable.
-    isUidChecked: true,
+    // As in kube-apiserver, another uid is a change of an immutable field.
+    isUidChecked: false,
     isTracked: true,
     produce: apply,
   });
