@@ -119,6 +119,9 @@ describe("the sandboxes operator", () => {
 
   it("reuses the slot of a terminated sandbox and keeps its log", async () => {
     await local.pool({ poolMin: 1, poolMax: 1 }, 1);
+    // One that its agent cannot start holds no slot either.
+    await local.sandbox("broken", { image: "none" });
+    await local.phase("broken", "Failed");
     for (const name of ["first", "second"]) {
       await local.sandbox(name, { command: ["echo", name] });
       await local.phase(name, "Succeeded");

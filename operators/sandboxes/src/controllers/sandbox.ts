@@ -257,6 +257,8 @@ async function create(
     await write(sandbox, unbound(next), context);
   } else {
     const message = answer.message ?? "could not start";
+    // The agent has nothing of it.
+    runtime.registry.release(key);
     const failed = draftOf(sandbox, "Failed", message, now, { finishTime: formatTime(now) });
     if (await write(sandbox, failed, context))
       context.events.event(sandbox, { type: "Warning", reason: "Failed", note: message });
