@@ -59,7 +59,7 @@ const requirements: readonly Requirement[] = [
   {
     name: "containerd",
     neededBy: "Pods with runtimeClassName containerd, and --sandbox-driver containerd",
-    fix: "apt-get install containerd runc, and run keelson as root",
+    fix: "apt-get install containerd runc, start containerd (systemctl start containerd), and run keelson as root",
     find: async ({ accepts }) => ((await accepts(containerdSocket)) ? containerdSocket : undefined),
   },
   program("redis-server", "middleware with the plugin redis", "redis-server"),
