@@ -51,8 +51,17 @@ class Lane<E> {
 interface Bucket<E> extends HeapElement {
   readonly priority: number;
   readonly lanes: Map<string, Lane<E>>;
-  /** The lane whose turn it is; undefined if the bucket is empty. */
+  /** The lane whose turn it is. If the bucket is empty, its last lane, or undefined. */
   current: Lane<E> | undefined;
+}
+
+/** The lane of a group. It joins the ring if the group has none. */
+function laneOf<E>(bucket: Bucket<E>, group: string): Lane<E> {
+  const { current } = bucket;
+  if (current?.group === group) return current;
+  // Only the last lane of a bucket can be empty. With others it would take turns.
+  if (current !== undefined && current.first === undefined) current.remove();
+  return bucket.lanes.get(group) ?? new Lane<E>(group, bucket);
 }
 
 /**
@@ -81,7 +90,7 @@ export class ReadyItems<E extends ReadyItem<E>> {
   /** Adds an item. Takes constant time if it is the newest of its group, and one step for each newer one otherwise. */
   push(item: E): void {
     const bucket = this.#bucket(item.priority);
-    const lane = bucket.lanes.get(item.group) ?? new Lane<E>(item.group, bucket);
+    const lane = laneOf(bucket, item.group);
     let previous = lane.last;
     while (previous !== undefined && previous.order > item.order) previous = previous.previous;
     const next = previous === undefined ? lane.first : previous.next;
@@ -106,7 +115,8 @@ export class ReadyItems<E extends ReadyItem<E>> {
     item.previous = undefined;
     item.next = undefined;
     this.#size--;
-    if (lane.first === undefined) lane.remove();
+    // The only lane of a priority stays: a queue without a backlog fills and empties it again and again.
+    if (lane.first === undefined && lane.next !== lane) lane.remove();
   }
 
   /** Removes and returns the first item of the group whose turn it is, of the highest priority. */
@@ -131,6 +141,8 @@ export class ReadyItems<E extends ReadyItem<E>> {
   }
 
   #bucket(priority: number): Bucket<E> {
+    const top = this.#heap.peek();
+    if (top?.priority === priority) return top;
     let bucket = this.#buckets.get(priority);
     if (bucket === undefined) {
       bucket = { priority, lanes: new Map(), current: undefined, heapIndex: -1 };
