@@ -2,6 +2,7 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { createInterface } from "node:readline";
 import { systemClock } from "@keelson/api-machinery/time";
 import { serveApi, systemRandom } from "@keelson/apiserver";
+import { startIdleCollection } from "keelson/testing";
 import { TurnMeter } from "./turns.ts";
 
 /**
@@ -14,6 +15,8 @@ await serveApi({ dataDir: process.argv[2] ?? "", port: 0, clock: systemClock, ra
 await new Promise((resolve) => setImmediate(resolve));
 delay.disable();
 console.log(`serves ${JSON.stringify({ maxBlockMs: delay.max / 1e6 })}`);
+// As the processes of `keelson up`.
+startIdleCollection(systemClock);
 let meter: TurnMeter | undefined;
 for await (const _ of createInterface({ input: process.stdin })) {
   if (meter === undefined) (meter = new TurnMeter()).start();

@@ -3,6 +3,7 @@ import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+export { startIdleCollection } from "../local/processes/idle-collection.ts";
 export { componentOptions } from "../local/processes/v8-options.ts";
 
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));

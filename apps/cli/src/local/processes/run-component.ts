@@ -1,11 +1,13 @@
 import { setMaxListeners } from "node:events";
 import { resolve } from "node:path";
+import { systemClock } from "@keelson/api-machinery/time";
 import { startEventLoopWatchdog } from "@keelson/cluster/watchdog";
 import type { Logger } from "@keelson/controller";
 import { aborted, listenForShutdown } from "@keelson/controller/shutdown";
 import { logLevelFlag, UsageError } from "@keelson/operator/flags";
 import { createLogger } from "../../logger.ts";
 import type { ComponentConfig, ComponentMessage, SupervisorMessage } from "./messages.ts";
+import { startIdleCollection } from "./idle-collection.ts";
 
 /** What a component starts with. */
 export interface ComponentContext {
@@ -53,6 +55,7 @@ export async function runComponent(
     name: `keelson ${config.component}`,
     onStall: ({ blockedMs, stack }) => log.warn({ component: config.component, blockedMs, stack }, "event loop was blocked"),
   });
+  const collection = startIdleCollection(systemClock);
   try {
     const running = await start(config, {
       log,
@@ -73,6 +76,7 @@ export async function runComponent(
     await send({ type: "failed", message, isUsageError: error instanceof UsageError });
     return 1;
   } finally {
+    collection.stop();
     await watchdog.stop();
     shutdown.dispose();
   }
