@@ -28,10 +28,10 @@ beforeAll(async () => {
   const namespaces = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
   const prepared = ["sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec "$@"', "sh"];
   const command = [process.execPath, "--input-type=module", "-e", partitionScenario, folder, program];
-  const options = { timeout: 280_000, maxBuffer: 16 * 1_048_576 };
+  const options = { timeout: 580_000, maxBuffer: 16 * 1_048_576 };
   const { stdout } = await promisify(execFile)("unshare", [...namespaces, ...prepared, ...command], options);
   seen = JSON.parse(stdout) as typeof seen;
-}, 300_000);
+}, 600_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe("a primary that is separated from the majority", () => {

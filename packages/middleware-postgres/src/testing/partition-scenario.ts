@@ -15,7 +15,7 @@ const { runCommand } = await import(${built("packages/cluster/dist/pod-network/n
 const { createAgentClient } = await import(${built("operators/middleware/dist/agent/agent-client.js")});
 const { default: pg } = await import(${built("node_modules/pg/esm/index.mjs")});
 const [folder, program] = process.argv.slice(1);
-const password = "secret", token = "token", deadlineMs = 90_000;
+const password = "secret", token = "token", deadlineMs = 240_000;
 const now = () => Number(process.hrtime.bigint() / 1_000n) / 1_000;
 const parameters = { shared_buffers: "16MB", max_connections: "40", wal_keep_size: "64MB" };
 const network = await PodNetwork.open({ dataDir: "/data", podNetwork: "10.71", serviceNetwork: "10.135", log: { warn: console.error } });
