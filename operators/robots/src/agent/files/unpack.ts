@@ -2,6 +2,7 @@ import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
+import type { ReadEntry } from "tar";
 import { RobotsError } from "../../robots-error.ts";
 import type { Artifact } from "./artifact.ts";
 import type { FileWriter, TaskFolder } from "./task-folder.ts";
@@ -133,44 +134,13 @@ async function isGzip(path: string): Promise<boolean> {
 
 async function unpackTar(file: string, entries: Entries): Promise<void> {
   const { Parser } = await import("tar");
-  let problem: unknown;
+  const files = new TarFiles(entries);
   let isOver = false;
-  let current: FileWriter | undefined;
   const parser = new Parser({
     strict: true,
     brotli: false,
     zstd: false,
-    onReadEntry(entry) {
-      try {
-        if (problem !== undefined) {
-          entry.resume();
-          return;
-        }
-        const { path, type, size, mode = 0o644 } = entry;
-        if (type === "Directory") {
-          entries.folder(path);
-          entry.resume();
-        } else if (type === "File" || type === "OldFile" || type === "ContiguousFile") {
-          const writer = entries.file(path, size, mode);
-          current = writer;
-          entry.on("data", (chunk) => {
-            try {
-              if (problem === undefined) writer.write(chunk);
-            } catch (error) {
-              problem = error;
-            }
-          });
-          entry.once("end", () => writer[Symbol.dispose]());
-          // A truncated archive does not end its last entry.
-          entry.once("error", () => writer[Symbol.dispose]());
-        } else {
-          entries.reject(path, /Link/.test(type) ? "a link" : `an entry of type ${type}`);
-        }
-      } catch (error) {
-        problem = error;
-        entry.resume();
-      }
-    },
+    onReadEntry: (entry) => files.take(entry),
   });
   // What follows the end of the archive is not read.
   parser.once("eof", () => (isOver = true));
@@ -184,16 +154,68 @@ async function unpackTar(file: string, entries: Entries): Promise<void> {
     for await (const chunk of readTar(file)) {
       entries.read(chunk.length);
       parser.write(chunk);
-      if (problem !== undefined) throw problem;
+      files.throwProblem();
       if (isOver) break;
     }
     parser.end();
     await ended;
-    if (problem !== undefined) throw problem;
+    files.throwProblem();
   } finally {
-    // The parser may still emit data of a failed archive. It must not reach a closed descriptor.
-    problem ??= new RobotsError("ArtifactFailed", "the archive is closed");
-    current?.[Symbol.dispose]();
+    files.close();
+  }
+}
+
+/** Writes the entries of a tar archive. Its parser cannot be stopped, so after the first problem the other entries are skipped. */
+class TarFiles {
+  readonly #entries: Entries;
+  #problem: unknown;
+  #current: FileWriter | undefined;
+
+  constructor(entries: Entries) {
+    this.#entries = entries;
+  }
+
+  take(entry: ReadEntry): void {
+    try {
+      if (this.#problem === undefined) this.#write(entry);
+      else entry.resume();
+    } catch (error) {
+      this.#problem = error;
+      entry.resume();
+    }
+  }
+
+  throwProblem(): void {
+    if (this.#problem !== undefined) throw this.#problem;
+  }
+
+  /** The parser may still emit data of a failed archive. It must not reach a closed descriptor. */
+  close(): void {
+    this.#problem ??= new RobotsError("ArtifactFailed", "the archive is closed");
+    this.#current?.[Symbol.dispose]();
+  }
+
+  #write(entry: ReadEntry): void {
+    const { path, type, size, mode = 0o644 } = entry;
+    if (type === "Directory") {
+      this.#entries.folder(path);
+      entry.resume();
+      return;
+    }
+    if (type !== "File" && type !== "OldFile" && type !== "ContiguousFile")
+      return this.#entries.reject(path, /Link/.test(type) ? "a link" : `an entry of type ${type}`);
+    const writer = this.#entries.file(path, size, mode);
+    this.#current = writer;
+    entry.on("data", (chunk) => {
+      try {
+        if (this.#problem === undefined) writer.write(chunk);
+      } catch (error) {
+        this.#problem = error;
+      }
+    });
+    entry.once("end", () => writer[Symbol.dispose]());
+    // A truncated archive does not end its last entry.
+    entry.once("error", () => writer[Symbol.dispose]());
   }
 }
 

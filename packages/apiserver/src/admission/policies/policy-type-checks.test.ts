@@ -93,7 +93,7 @@ it("writes nothing to a policy that replaced the checked one", async () => {
     checks = startPolicyTypeChecks({ ...environment.server, handle, onError: (error) => errors.push(error) });
     environment.handle({ method: "POST", path, body: first, user: systemUser }).catch(reject);
   });
-  expect(await outcome).toMatchObject({ kind: "status", status: { reason: "Conflict" } });
+  expect(await outcome).toMatchObject({ kind: "status", status: { reason: "Invalid" } });
 });
 
 it("does not warn of expressions that fit", async () => {

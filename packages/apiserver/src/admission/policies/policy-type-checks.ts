@@ -47,8 +47,8 @@ export function startPolicyTypeChecks(options: PolicyTypeCheckOptions): { stop()
       },
       user: systemUser,
     });
-    // The uid makes the apply fail with a conflict if the policy was replaced meanwhile. Its successor is checked on its own.
-    const isReplaced = outcome.kind === "status" && ["NotFound", "Conflict"].includes(outcome.status.reason ?? "");
+    // The uid makes the apply fail if the policy was replaced meanwhile. Its successor is checked on its own.
+    const isReplaced = store.get(key)?.object.metadata.uid !== uid;
     if (outcome.kind === "status" && !isReplaced) onError(new StatusError(outcome.status));
   };
   const enqueue = (key: string): void => {
