@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -34,7 +34,8 @@ test("an agent that cannot start does not keep its folder", async () => {
 });
 
 test("an agent that cannot read its tasks does not keep its folder", async () => {
-  mkdirSync(join(workDir, ".agent", "tasks", "00000000-0000-4000-8000-000000000001.json"), { recursive: true });
-  await expect(startAgent(options("join-me"))).rejects.toThrow("EISDIR");
+  mkdirSync(join(workDir, ".agent"), { recursive: true });
+  writeFileSync(join(workDir, ".agent", "tasks"), "");
+  await expect(startAgent(options("join-me"))).rejects.toThrow("EEXIST");
   expect(holder()).toBeUndefined();
 });
