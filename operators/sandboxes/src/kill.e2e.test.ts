@@ -172,9 +172,9 @@ describe("the operator, killed", () => {
     await running("manual");
     await running("auto");
     await kill();
-    killAgent();
+    const killed = killAgent();
     await start();
-    await expectPolicies(manual.sandboxId, auto.sandboxId);
+    await expectPolicies(killed, manual.sandboxId, auto.sandboxId);
   });
 });
 
@@ -188,23 +188,28 @@ async function agentKnows(sandboxId: string, expiresAtMs: number): Promise<void>
   control.abort();
 }
 
-/** Kills the one agent that runs. */
-function killAgent(): void {
-  const [pid, ...others] = processes("agent-program.js").filter((each) =>
-    readFileSync(`/proc/${each}/comm`, "utf8").startsWith("node"),
-  );
-  expect([pid === undefined, others]).toEqual([false, []]);
-  process.kill(pid ?? 0, "SIGKILL");
+const agents = (): readonly number[] =>
+  processes("agent-program.js").filter((each) => readFileSync(`/proc/${each}/comm`, "utf8").startsWith("node"));
+
+/** Kills the one agent that runs. Returns its pid and those of the programs of its sandboxes. */
+function killAgent(): { readonly agent: number; readonly programs: readonly number[] } {
+  const [pid = 0, ...others] = agents();
+  const programs = processes("sleep 600");
+  expect([pid === 0, others]).toEqual([false, []]);
+  process.kill(pid, "SIGKILL");
+  return { agent: pid, programs };
 }
 
 /**
  * After the death of an agent its next start finds the sandboxes that outlived it (machines without cgroups) and continues with
  * them; one that went with it goes as its policy says. Neither is there twice.
  */
-async function expectPolicies(manualId: string, autoId: string): Promise<void> {
+async function expectPolicies(killed: ReturnType<typeof killAgent>, manualId: string, autoId: string): Promise<void> {
   const agent = await agentFolder();
+  // The node starts the next agent after it has killed the cgroup of the last one.
+  await expect.poll(() => agents().some((pid) => pid !== killed.agent)).toBe(true);
   await watched(client, SandboxPool, "pool", (each) => each?.status?.agents?.[0]?.ready === true);
-  const outlived = processes("sleep 600").length > 0;
+  const outlived = killed.programs.some((pid) => existsSync(`/proc/${pid}`));
   const manual = await watched(client, Sandbox, "manual", (each) =>
     outlived ? each?.status?.phase === "Running" : /reset it to start it again/.test(each?.status?.message ?? ""),
   );
@@ -253,8 +258,7 @@ describe("an agent, killed", () => {
     const auto = await create("auto", FailurePolicy.AUTO_RECREATE);
     await running("manual");
     await running("auto");
-    killAgent();
-    await expectPolicies(manual.sandboxId, auto.sandboxId);
+    await expectPolicies(killAgent(), manual.sandboxId, auto.sandboxId);
   });
 
   it("whose Pod is deleted: leaves no programs and no folder, and recreated sandboxes run elsewhere", async () => {
