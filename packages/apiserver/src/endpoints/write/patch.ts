@@ -42,7 +42,9 @@ export function patchType(request: PipelineRequest, resource: Pick<ServedResourc
   const mediaType = (request.headers?.["content-type"] ?? "").split(";", 1)[0]?.trim() ?? "";
   const type = Object.hasOwn(types, mediaType) ? types[mediaType] : undefined;
   if (type !== undefined && !(type === "strategic" && resource.origin === "custom")) return type;
-  const accepted = Object.keys(types).filter((name) => resource.origin === "builtin" || types[name] !== "strategic");
+  // Built-in kinds have routes for patches, which reject other types before anything reads them.
+  if (resource.origin === "builtin") throw statusError("UnsupportedMediaType", "415: Unsupported Media Type", {});
+  const accepted = Object.keys(types).filter((name) => types[name] !== "strategic");
   throw statusError(
     "UnsupportedMediaType",
     `the body of the request was in an unknown format - accepted media types include: ${accepted.join(", ")}`,
