@@ -68,7 +68,7 @@ spec:
     ["Services", (address) => /^127\.(12[89]|1[3-8]\d|19[01])\./.test(address)],
     ["Reservation of Pod addresses", (address) => /^127\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.255\.254:6442$/.test(address)],
     ["MQTT broker", (address) => address === new URL(keelson.brokerUrl).host],
-    ["Server of `keelson robots exec`", (address) => address === printed(/^robots .*?(http:\/\/[\d.:]+)/m)],
+    ["Server of `keelson robots exec` and `logs`", (address) => address === printed(/^robots .*?(http:\/\/[\d.:]+)/m)],
     ["gRPC server of sandboxes", (address) => address === printed(/\(gRPC\) on (https?:\/\/[\d.:]+)/)],
     ["Agents of sandboxes", (address) => /^127\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.[\d.]+:5758$/.test(address)],
   ]);
