@@ -25,7 +25,7 @@ export const listCommand: CommandDefinition = {
 };
 
 /** Headings of {@link robotCells}. */
-export const robotColumns = ["PHASE", "TASKS", "DRIVERS", "LABELS", "LAST HEARTBEAT"];
+const robotColumns = ["PHASE", "TASKS", "DRIVERS", "LABELS", "LAST HEARTBEAT"];
 
 /** Number of active tasks per robot, by {@link robotId}. */
 export function countActiveTasks(tasks: readonly DeepReadonly<Task>[]): ReadonlyMap<string, number> {

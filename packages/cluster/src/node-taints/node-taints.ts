@@ -14,7 +14,7 @@ const taintOfCondition: Readonly<Record<string, string>> = {
 };
 
 /** The taints that a node should have: those of its conditions, and whatever others it has. Undefined if it has them. */
-export function desiredTaints({ spec, status }: DeepReadonly<NodeObject>, now: number): readonly NodeTaint[] | undefined {
+function desiredTaints({ spec, status }: DeepReadonly<NodeObject>, now: number): readonly NodeTaint[] | undefined {
   const taints: readonly DeepReadonly<NodeTaint>[] = spec?.taints ?? [];
   const wanted = (status?.conditions ?? []).flatMap(({ type, status: value }) => {
     const key = Object.hasOwn(taintOfCondition, type) ? taintOfCondition[type] : undefined;

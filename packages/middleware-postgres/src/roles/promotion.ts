@@ -2,7 +2,7 @@ import { AgentError } from "@keelson/middleware-agent";
 import type { PostgresServer } from "../server/postgres-server.ts";
 
 /** Time for a promotion, and for the shutdown of a server. */
-export const promoteTimeoutMs = 25_000;
+const promoteTimeoutMs = 25_000;
 
 /** Settings that a standby could not lower take effect. */
 export async function restartAsPrimary(server: PostgresServer, isOpen: boolean): Promise<void> {

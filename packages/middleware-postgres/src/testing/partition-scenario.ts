@@ -94,7 +94,7 @@ async function partition(mode, primary) {
   // One client is on the side of the primary, the other on that of the replicas.
   const inside = write(mode + "-inside", primary, [primary.host]);
   const outside = write(mode + "-outside", others[0], pods.map(({ host }) => host));
-  // Agents grant no lease for 8 s after their start, and elect nobody before.
+  // Agents grant no lease and elect no primary during the first 8 s after their start.
   await until("leases", async () => inside.acknowledged.at(-1).at > inside.acknowledged[0].at + 10_000);
   await until("writes", async () => inside.acknowledged.length > 50 && outside.acknowledged.length > 50);
   await cut(primary);
