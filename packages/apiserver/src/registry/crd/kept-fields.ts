@@ -35,9 +35,15 @@ function keepsUnknown(before: Read, after: Read): boolean {
   if (Object.keys(after.properties ?? {}).some(isNew)) return false;
   const { additionalProperties: next } = after;
   // With `false`, validation rejects the fields, and pruning keeps them.
-  if (typeof next === "boolean") return true;
-  if (old === undefined) return next === undefined;
-  return typeof old === "object" && typeof next === "object" && keeps(old, next);
+  if (next === false) return true;
+  if (old === undefined || next === undefined) return old === next;
+  return old !== false && keeps(schemaOf(before, old), schemaOf(after, next));
+}
+
+/** The schema that prunes like `additionalProperties`: `true` prunes all fields of a value unless unknown fields are preserved. */
+function schemaOf({ "x-kubernetes-preserve-unknown-fields": preserve }: Read, additional: true | Read): Read {
+  if (additional !== true) return additional;
+  return preserve === true ? { "x-kubernetes-preserve-unknown-fields": true } : {};
 }
 
 function keepsProperties(before: Read, after: Read): boolean {
