@@ -70,6 +70,28 @@ describe("flow control", () => {
     expect(await namesOf(await flow.admit(user, request, 1))).toEqual(expected);
   });
 
+  it("limits the open streams of a user, and of all service accounts of a namespace", async () => {
+    const exec = info("GET", "/api/v1/namespaces/ns/pods/p/exec");
+    const logs = info("GET", "/api/v1/namespaces/ns/pods/p/log");
+    const open = await Promise.all(Array.from({ length: 128 }, () => flow.admit(account, exec, 1)));
+    const other = { ...account, username: "system:serviceaccount:ns:other" };
+    await expect(flow.admit(other, logs, 1)).rejects.toMatchObject({
+      status: {
+        code: 429,
+        message:
+          "the service accounts of namespace ns may have at most 128 log, exec, attach, port-forward and proxy requests open",
+      },
+    });
+    await Promise.all(Array.from({ length: 128 }, () => flow.admit(jane, exec, 1)));
+    await expect(flow.admit(jane, exec, 1)).rejects.toMatchObject({ status: { code: 429 } });
+    await Promise.all(Array.from({ length: 300 }, () => flow.admit(admin, exec, 1)));
+    open[0]?.release();
+    open[0]?.release();
+    (await flow.admit(other, logs, 1)).release();
+    await flow.admit(other, logs, 1);
+    await expect(flow.admit(other, logs, 1)).rejects.toMatchObject({ status: { code: 429 } });
+  });
+
   it("rejects the requests of one user beyond its level and queue with a time to retry, and still serves nodes", async () => {
     const results = await Promise.allSettled(Array.from({ length: 500 }, () => flow.admit(jane, maps, 1)));
     const rejected = results.filter((result) => result.status === "rejected");

@@ -6,6 +6,7 @@ import { type Store, storageKey } from "../storage/store.ts";
 import { flowControlGroup, type FlowSchemaObject, type PriorityLevelObject } from "./configuration.ts";
 import { flowDistinguisher, matchesFlowSchema } from "./flow-schema.ts";
 import { PriorityLevel, type PriorityLevelLimits, type Seat } from "./priority-level.ts";
+import { StreamLimit } from "./stream-limit.ts";
 import { shareSeats, smoothDemand } from "./seat-sharing.ts";
 
 /** What {@link FlowController} takes. */
@@ -35,9 +36,11 @@ export interface LevelUsage {
 export interface Admission extends Seat {
   /** Response headers that name the matching objects. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Whether the caller releases the admission only once the connection is closed, if the request switches its protocol. */
+  readonly isStream?: true;
 }
 
-/** Subresources whose requests last as long as their client wants. They are not limited. */
+/** Subresources whose requests last as long as their client wants. They take no seat, but {@link StreamLimit} applies. */
 const longRunningSubresources: ReadonlySet<string> = new Set(["attach", "exec", "log", "portforward", "proxy"]);
 
 /** Whether a request lasts as long as its client wants: a watch, or a request to a subresource such as `log` or `proxy`. */
@@ -78,6 +81,7 @@ const idleDemand = 0.1;
 export class FlowController {
   readonly #options: FlowControllerOptions;
   readonly #levels = new Map<string, Level>();
+  readonly #streams = new StreamLimit();
   readonly #watches: readonly { close(): void }[];
   #schemas: readonly DeepReadonly<FlowSchemaObject>[] = [];
   #sharing: Timer | undefined;
@@ -99,13 +103,16 @@ export class FlowController {
   /**
    * Waits until the request may run. The caller releases the admission when the response is sent.
    *
-   * **Errors**: `TooManyRequests` if its level has no seat and no room in its queue, or after waiting too long.
+   * **Errors**: `TooManyRequests` if its level has no seat and no room in its queue, after waiting too long, or if the user has too many
+   * streams open.
    */
   async admit(user: UserInfo, info: RequestInfo, seats: number, signalOf?: () => AbortSignal): Promise<Admission> {
-    if (info.isResource && longRunningSubresources.has(info.subresource)) return free;
     const schema = this.#schemas.find((candidate) => matchesFlowSchema(candidate, user, info));
     const level = schema && this.#levels.get(schema.spec.priorityLevelConfiguration.name);
     if (schema === undefined || level === undefined) return free;
+    if (info.isResource && longRunningSubresources.has(info.subresource)) {
+      return level.limited === undefined ? free : { headers: {}, isStream: true, release: this.#streams.open(user.username) };
+    }
     const headers = {
       "x-kubernetes-pf-flowschema-uid": schema.metadata.uid ?? "",
       "x-kubernetes-pf-prioritylevel-uid": level.uid,

@@ -20,6 +20,7 @@ const errors: unknown[] = [];
 let concurrent = 0;
 let maxConcurrent = 0;
 const failure = new Error("not connected");
+let openStreams = 0;
 
 function failToConnect(): never {
   throw failure;
@@ -36,6 +37,7 @@ beforeAll(async () => {
         concurrent--;
         return { kind: "raw", status: 200, headers: {}, body: `<${request.query?.["n"]}>` };
       }
+      if (request.path === "/stream") return { kind: "upgrade", connect: ({ socket }) => socket.write("connected") };
       if (request.path === "/upgrade") return { kind: "upgrade", connect: failToConnect };
       if (request.method === "GET") return { kind: "raw", status: 200, headers: {}, body: large };
       await request.receive?.(false);
@@ -48,6 +50,12 @@ beforeAll(async () => {
     port: 0,
     clock: systemClock,
     newId: randomUUID,
+    flow: {
+      async admit() {
+        openStreams++;
+        return { headers: {}, isStream: true, release: () => void openStreams-- };
+      },
+    },
     onError: (error) => errors.push(error),
   });
 });
@@ -150,6 +158,16 @@ describe("a connection", () => {
     for await (const chunk of other) text += String(chunk);
     expect(text).toContain("<1>");
     expect(errors).toEqual([]);
+  });
+
+  test("counts as a stream from its upgrade until it is closed", async () => {
+    const before = openStreams;
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.write("GET /stream HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n");
+    await once(socket, "data");
+    expect(openStreams).toBe(before + 1);
+    socket.destroy();
+    await expect.poll(() => openStreams).toBe(before);
   });
 
   test("is closed if its upgrade fails, and the failure is reported", async () => {

@@ -2,7 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { ListOutcome, PipelineRequest } from "../endpoints/outcome.ts";
 import { ignoresLimit } from "../endpoints/read/read.ts";
 import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
-import { type Admission, type FlowController, isLongRunning } from "../flowcontrol/flow-controller.ts";
+import { type Admission, isLongRunning } from "../flowcontrol/flow-controller.ts";
 import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
 import type { HttpServerOptions } from "./server/http-server-options.ts";
 import type { Target } from "./request-target.ts";
@@ -13,7 +13,7 @@ const sampledItems = 20;
 /** Admits requests through priority and fairness, and reports how long they took. */
 export class RequestAccounting {
   readonly #clock: Clock;
-  readonly #flow: FlowController | undefined;
+  readonly #flow: HttpServerOptions["flow"];
   readonly #onRequest: HttpServerOptions["onRequest"];
   readonly #estimator = new WorkEstimator();
 

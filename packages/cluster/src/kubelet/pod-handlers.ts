@@ -4,7 +4,8 @@ import type { Client } from "@keelson/client";
 import type { Kubelet } from "./kubelet.ts";
 import { answerLog, type PodCall, type RawAnswer } from "./logs/pod-log.ts";
 import type { PodView } from "./pod/pod-view.ts";
-import { answerExec } from "./streaming/pod-exec.ts";
+import { CommandStarts } from "./streaming/command-starts.ts";
+import { answerExec, type ExecOptions } from "./streaming/pod-exec.ts";
 import { answerPortForward } from "./streaming/port-forward.ts";
 import type { UpgradeAnswer } from "./streaming/upgrade.ts";
 
@@ -46,11 +47,17 @@ export function podHandlers(options: PodHandlersOptions): PodHandlers {
         throw error;
       }
     };
+  const starts = new CommandStarts();
+  const execOptions = (call: PodCall, kind: ExecOptions["kind"]): ExecOptions => ({
+    kind,
+    findPod: () => findPod(call),
+    kubelet: options.kubelet(),
+    mayUseProcess: mayUseProcess(call),
+    starts,
+  });
   return {
-    "/pods/exec": contained((call) => answerExec(call, "exec", () => findPod(call), options.kubelet(), mayUseProcess(call))),
-    "/pods/attach": contained((call) =>
-      answerExec(call, "attach", () => findPod(call), options.kubelet(), mayUseProcess(call)),
-    ),
+    "/pods/exec": contained((call) => answerExec(call, execOptions(call, "exec"))),
+    "/pods/attach": contained((call) => answerExec(call, execOptions(call, "attach"))),
     "/pods/portforward": contained((call) => answerPortForward(call, () => findPod(call), options.kubelet())),
     "/pods/log": contained(async (call) => {
       if (call.request.method !== "GET") throw statusError("MethodNotAllowed", "pods/log supports GET only");

@@ -3,9 +3,10 @@ import type { ChildProcess } from "node:child_process";
 import { closeSync, openSync, readlinkSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import type { ExecSession, TerminalSize } from "../driver.ts";
-import { isAlive, listProcesses, type ProcessStat, readStat } from "../process/proc.ts";
+import type { Deadlines } from "../program/deadlines.ts";
+import { isAlive, type ProcessList, type ProcessStat, readStat } from "../process/proc.ts";
 import { splitEnvironment } from "../shim/shim.ts";
-import { resizeTerminal, terminalCommand } from "./terminal.ts";
+import { createResizer, terminalCommand } from "./terminal.ts";
 import { withLowerScore } from "../process/oom-score.ts";
 import type { UserIds } from "../program/users/user.ts";
 
@@ -24,6 +25,8 @@ export interface ExecRequest {
   readonly terminal?: TerminalSize;
   /** See `ProgramSpec.oomScoreAdjustment`. */
   readonly oomScoreAdjustment?: number;
+  readonly processes: ProcessList;
+  readonly deadlines: Deadlines;
 }
 
 const firstFile = 3;
@@ -102,7 +105,7 @@ function spawnCommand(
 
 /** Starts a command beside a program. It leads its own process group and belongs to the program by its cgroup and environment. */
 export function spawnExec(request: ExecRequest): ExecSession {
-  const { terminal } = request;
+  const { terminal, processes, deadlines } = request;
   const groups = entriesOf(request);
   const score = String(request.oomScoreAdjustment ?? "");
   const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", score, ...groups.entries, ""];
@@ -128,27 +131,27 @@ export function spawnExec(request: ExecRequest): ExecSession {
   const exited = new Promise<{ readonly exitCode: number }>((resolve) => {
     child.once("error", () => resolve({ exitCode: 126 }));
     child.once("exit", (code, signal) => {
-      if (pid !== undefined) left = membersOf(pid);
+      if (pid !== undefined) left = membersOf(pid, processes);
       resolve({ exitCode: code ?? (signal === null ? 1 : 137) });
     });
   });
+  const resize = createResizer(() => pid, processes, deadlines);
   return {
     stdin,
     stdout,
     ...(!hasTerminal && { stderr }),
     async resize(size) {
-      if (!hasTerminal || pid === undefined) return;
-      await resizeTerminal(pid, size);
+      if (hasTerminal) await resize(size);
     },
     async signal(signal) {
-      if (pid !== undefined && readStat(pid) !== undefined) await signalCommand(pid, signal);
+      if (pid !== undefined && readStat(pid) !== undefined) await signalCommand(pid, signal, processes);
     },
     async kill() {
       if (pid === undefined) return;
       const members = await left;
       const alive = members?.filter((member) => isAlive(member.pid, member.startTime)) ?? [];
       if (members !== undefined && alive.length === 0) return;
-      const descendants = await descendantsOf(members === undefined ? [pid] : alive.map((member) => member.pid));
+      const descendants = await descendantsOf(members === undefined ? [pid] : alive.map((member) => member.pid), processes);
       // The id is not reused while one of the members is in the group.
       const isOurs = left === undefined || alive.some((member) => isMember(member, pid));
       for (const each of [...(isOurs ? [-pid] : []), ...descendants]) {
@@ -169,10 +172,10 @@ export function spawnExec(request: ExecRequest): ExecSession {
  * another process namespace and in another user namespace than this process (bubblewrap's monitor may be in the first, but not in the
  * second), else the leader of another session, else the process itself.
  */
-async function signalCommand(pid: number, signal: NodeJS.Signals): Promise<void> {
+async function signalCommand(pid: number, signal: NodeJS.Signals, list: ProcessList): Promise<void> {
   const processes = namespaceOf(pid, "pid");
   const users = namespaceOf(process.pid, "user");
-  const alive = [pid, ...(await descendantsOf([pid]))]
+  const alive = [pid, ...(await descendantsOf([pid], list))]
     .flatMap((each) => readStat(each) ?? [])
     .filter(({ state }) => state !== "Z");
   const inside = alive.filter((stat) => namespaceOf(stat.pid, "pid") !== processes && namespaceOf(stat.pid, "user") !== users);
@@ -198,16 +201,16 @@ function namespaceOf(pid: number, kind: "pid" | "user"): string | undefined {
 }
 
 /** The processes of this machine; none if they cannot be listed, as while this process has too many files open. The process group is killed nonetheless. */
-const listedOnce = (): Promise<readonly ProcessStat[]> => listProcesses().catch(() => []);
+const listedOnce = (processes: ProcessList): Promise<readonly ProcessStat[]> => processes.list().catch(() => []);
 
 /** The processes of a group whose leader has just been reaped. */
-async function membersOf(group: number): Promise<readonly ProcessStat[]> {
+async function membersOf(group: number, processes: ProcessList): Promise<readonly ProcessStat[]> {
   try {
     process.kill(-group, 0);
   } catch {
     return [];
   }
-  return (await listedOnce()).filter((stat) => stat.group === group);
+  return (await listedOnce(processes)).filter((stat) => stat.group === group);
 }
 
 /** Whether this very process is still in a group. */
@@ -217,8 +220,8 @@ function isMember({ pid, startTime }: ProcessStat, group: number): boolean {
 }
 
 /** The descendants of processes, parents first. script(1) starts its command in a new session, outside the command's process group. */
-async function descendantsOf(pids: readonly number[]): Promise<readonly number[]> {
-  const all = await listedOnce();
+async function descendantsOf(pids: readonly number[], processes: ProcessList): Promise<readonly number[]> {
+  const all = await listedOnce(processes);
   const found: number[] = [];
   for (let parents = pids; parents.length > 0; ) {
     const children = all.filter((stat) => parents.includes(stat.parent)).map((stat) => stat.pid);

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import type { Deadlines } from "../program/deadlines.ts";
 import type { TerminalSize } from "../driver.ts";
-import { listProcesses } from "../process/proc.ts";
+import type { ProcessList } from "../process/proc.ts";
 
 /*
  * Terminals are allocated by script(1) of util-linux, which every machine has. It copies its input to the terminal and the terminal's
@@ -78,23 +78,30 @@ function succeeds(command: string, args: readonly (string | number)[]): Promise<
 }
 
 /** Sets the size of the terminal held by the script(1) process `pid`. False if the terminal does not exist yet, or no longer. */
-export async function resizeTerminal(pid: number, size: TerminalSize): Promise<boolean> {
-  const inside = (await listProcesses()).find((stat) => stat.parent === pid);
+async function resizeTerminal(pid: number, size: TerminalSize, processes: ProcessList): Promise<boolean> {
+  const inside = (await processes.list()).find((stat) => stat.parent === pid);
   return inside !== undefined && setTerminalSize(`/proc/${inside.pid}/fd/0`, size);
 }
 
 /** Maximum pause, after 1, 2, 4 ... ms, while a resize waits for its terminal. */
 const maxPauseMs = 4096;
 
-/** {@link resizeTerminal} for a program that may still be starting: applies the latest size once the terminal exists. */
-export function createResizer(holder: () => number | undefined, deadlines: Deadlines): (size: TerminalSize) => Promise<void> {
+/**
+ * Sets the size of the terminal held by the script(1) process that `holder` returns, which may still be starting: applies the latest size
+ * once the terminal exists, one change at a time.
+ */
+export function createResizer(
+  holder: () => number | undefined,
+  processes: ProcessList,
+  deadlines: Deadlines,
+): (size: TerminalSize) => Promise<void> {
   let wanted: TerminalSize | undefined;
   let running: Promise<void> | undefined;
   const apply = async (): Promise<void> => {
     for (let pauseMs = 1; wanted !== undefined && pauseMs <= maxPauseMs; pauseMs *= 2) {
       const size = wanted;
       const pid = holder();
-      const isSet = pid !== undefined && (await resizeTerminal(pid, size));
+      const isSet = pid !== undefined && (await resizeTerminal(pid, size, processes));
       if (isSet && wanted === size) return;
       await new Promise<void>((resolve) => void deadlines.after(isSet ? 0 : pauseMs, resolve));
     }

@@ -7,6 +7,7 @@ import type { ProgramFolder } from "../program/files/program-folder.ts";
 import { own } from "../program/users/program-user.ts";
 import { readExit } from "../shim/shim-exit.ts";
 import type { LaunchRequest } from "./launcher.ts";
+import type { ProcessList } from "./proc.ts";
 import type { ProcessTree } from "./process-tree.ts";
 import type { Wrapping } from "./wrapping.ts";
 
@@ -15,6 +16,7 @@ export interface LaunchContext {
   readonly wrapping: Partial<Wrapping>;
   /** Empty if programs get no cgroup of their own. */
   readonly hierarchies: readonly CgroupHierarchy[];
+  readonly processes: ProcessList;
 }
 
 /** The request with the mounts that show the program its cgroups, if it wants them and this process is root. */

@@ -14,6 +14,7 @@ import { withDiskLimit } from "../program/limits/limits-record.ts";
 import type { ProgramFolder } from "../program/files/program-folder.ts";
 import type { LaunchContext } from "./launch-context.ts";
 import type { LaunchRequest } from "./launcher.ts";
+import { ProcessList } from "./proc.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /** An empty cgroup older than this is abandoned. */
@@ -41,9 +42,8 @@ export class LaunchContexts {
     const { cgroupParent, group } = options;
     const hierarchies = cgroupParent === false ? [] : discoverCgroups(cgroupParent);
     this.#options = options;
-    this.#former = { wrapping: options, hierarchies };
-    this.current =
-      group === undefined ? this.#former : { wrapping: options, hierarchies: enterProgramGroup(hierarchies, group) };
+    this.#former = { wrapping: options, hierarchies, processes: new ProcessList() };
+    this.current = group === undefined ? this.#former : { ...this.#former, hierarchies: enterProgramGroup(hierarchies, group) };
     this.hasOwnParent = typeof cgroupParent === "string";
   }
 

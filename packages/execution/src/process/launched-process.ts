@@ -70,7 +70,7 @@ export class LaunchedProcess implements LaunchedProgram {
     // The session id is now known to be the program's: its processes are killed as soon as the shim has terminated.
     this.#tree = treeOf(context, request.folder, request.spec, program.isShimAlive ? shim : undefined);
     this.#sample = createStatsSampler(shim.startTime);
-    this.#resize = createResizer(() => readExit(request.folder).program?.pid, request.deadlines);
+    this.#resize = createResizer(() => readExit(request.folder).program?.pid, context.processes, request.deadlines);
     this.pid = readExit(request.folder).program?.pid ?? shim.pid;
     this.limits = program.limits;
     let resolveEnded: (ending: Termination) => void = () => {};
@@ -152,6 +152,7 @@ export class LaunchedProcess implements LaunchedProgram {
     const tree = exec.isContained === true ? this.#execTree() : undefined;
     const session = spawnExec({
       ...execution,
+      ...{ processes: this.#context.processes, deadlines: this.#request.deadlines },
       env: { ...execution.env, [programVariable]: folder.tag, ...(tree && { [execVariable]: tree.id }) },
       ...(spec.oomScoreAdjustment !== undefined && { oomScoreAdjustment: spec.oomScoreAdjustment }),
       groups: tree === undefined ? this.cgroupEntries : createExecTree(tree, this.cgroupEntries),

@@ -1,5 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { readFileSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
 
 /** A process as `/proc/<pid>/stat` shows it. */
 export interface ProcessStat {
@@ -63,14 +64,41 @@ export function hasEnded(stat: ProcessStat): boolean {
   return stat.state === "Z" || stat.state === "X";
 }
 
+/** Processes that {@link listProcesses} reads before it serves other events. */
+const processesPerTurn = 50;
+
 /** Every process of this machine. */
 export async function listProcesses(): Promise<readonly ProcessStat[]> {
-  const names = await readdir("/proc");
-  return names.flatMap((name) => {
-    const pid = Number(name);
-    const stat = Number.isInteger(pid) ? readStat(pid) : undefined;
-    return stat === undefined ? [] : [stat];
-  });
+  const pids = (await readdir("/proc")).map(Number).filter((pid) => Number.isInteger(pid));
+  const found: ProcessStat[] = [];
+  for (const [index, pid] of pids.entries()) {
+    if (index > 0 && index % processesPerTurn === 0) await setImmediate();
+    const stat = readStat(pid);
+    if (stat !== undefined) found.push(stat);
+  }
+  return found;
+}
+
+/** Lists the processes of this machine, once for callers that come at the same time. */
+export class ProcessList {
+  readonly #list: typeof listProcesses;
+  #running: Promise<unknown> = Promise.resolve();
+  #next: Promise<readonly ProcessStat[]> | undefined;
+
+  constructor(list = listProcesses) {
+    this.#list = list;
+  }
+
+  /** Like {@link listProcesses}. Callers that come while a listing runs share the one after it, so each sees processes of after its call. */
+  list(): Promise<readonly ProcessStat[]> {
+    this.#next ??= this.#running.then(() => {
+      const listing = this.#list();
+      this.#next = undefined;
+      this.#running = listing.catch(() => undefined);
+      return listing;
+    });
+    return this.#next;
+  }
 }
 
 /** Whether a process was started with `NAME=value` in its environment; false if its environment is not readable. */

@@ -52,7 +52,7 @@ export interface HttpServerOptions {
   /** Whether requests of a path are passed on to an extension API server. Default: none are. */
   readonly isAggregated?: (path: string) => boolean;
   /** Limits the concurrency of requests. Default: unlimited. */
-  readonly flow?: FlowController;
+  readonly flow?: Pick<FlowController, "admit">;
 }
 
 /** The request that caused an internal error. */

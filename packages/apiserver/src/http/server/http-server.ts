@@ -16,7 +16,7 @@ import { defaultLimits, type HttpLimits } from "./http-limits.ts";
 import type { HttpServer, HttpServerOptions, ServerTls } from "./http-server-options.ts";
 import { pipelineRequest } from "../http-request.ts";
 import { createLazyAbort } from "../lazy-abort.ts";
-import { listen, listenOnSocket } from "./listen.ts";
+import { listen, listenOnSocket, reachableHost } from "./listen.ts";
 import { isConnectionError, malformedRequestResponse } from "./malformed-request.ts";
 import { acceptedRepresentations } from "../negotiation.ts";
 import { PipelinedRequests } from "./pipelined-requests.ts";
@@ -206,16 +206,20 @@ class ApiHttpServer implements HttpServer {
       if (request.method !== "HEAD") info = pipeline.info;
       const admission = await this.#accounting.admit(pipeline);
       Object.assign(headers, admission?.headers);
+      let isOpen = false;
       try {
         const outcome = await this.#options.handle(pipeline);
         // An upgrade is recorded once its target has accepted or refused it.
         if (outcome.kind !== "upgrade") audit.record?.respond(outcome);
         if (outcome.kind === "list") this.#accounting.recordSize(pipeline, outcome);
         if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
-        else if (upgrade !== undefined) this.#switchProtocol(exchange, outcome, upgrade, auditId);
-        else throw statusError("BadRequest", "Upgrade request required");
+        else if (upgrade !== undefined) {
+          isOpen = admission?.isStream === true && !upgrade.socket.closed;
+          if (isOpen) upgrade.socket.once("close", () => admission?.release());
+          this.#switchProtocol(exchange, outcome, upgrade, auditId);
+        } else throw statusError("BadRequest", "Upgrade request required");
       } finally {
-        admission?.release();
+        if (!isOpen) admission?.release();
       }
     } catch (error) {
       await this.#fail(exchange, error, auditId);
@@ -290,11 +294,4 @@ class ClientDisconnectedError extends Error {
     super("the client disconnected");
     this.name = "ClientDisconnectedError";
   }
-}
-
-/** The host in a URL that reaches a server listening on `bindAddress` from this machine. */
-function reachableHost(bindAddress: string): string {
-  if (bindAddress === "0.0.0.0") return "127.0.0.1";
-  const address = bindAddress === "::" ? "::1" : bindAddress;
-  return address.includes(":") ? `[${address}]` : address;
 }

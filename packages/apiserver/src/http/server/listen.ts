@@ -84,3 +84,10 @@ function messageOf(error: NodeJS.ErrnoException, port: number, address: string):
       return error.message;
   }
 }
+
+/** The host in a URL that reaches a server listening on `bindAddress` from this machine. */
+export function reachableHost(bindAddress: string): string {
+  if (bindAddress === "0.0.0.0") return "127.0.0.1";
+  const address = bindAddress === "::" ? "::1" : bindAddress;
+  return address.includes(":") ? `[${address}]` : address;
+}

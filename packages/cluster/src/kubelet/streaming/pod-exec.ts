@@ -3,24 +3,32 @@ import type { Readable, Writable } from "node:stream";
 import { type Status, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
-import { type ContainerCommand, startInContainer, type TerminalSize } from "../container/exec-process.ts";
+import { type CommandOptions, type ContainerCommand, startInContainer, type TerminalSize } from "../container/exec-process.ts";
 import type { ContainerHandle } from "../container/container-handle.ts";
 import type { Kubelet } from "../kubelet.ts";
 import { endOfLog, readLog } from "../logs/log-reader.ts";
 import { chooseContainer, type PodCall } from "../logs/pod-log.ts";
 import type { PodView } from "../pod/pod-view.ts";
+import type { CommandStarts } from "./command-starts.ts";
 import { requestedStreams, type RemoteStreams, remoteCommandProtocols, remoteStreams } from "./remote-streams.ts";
 import { agree, type UpgradeAnswer } from "./upgrade.ts";
+
+/** What {@link answerExec} needs beside the request. */
+export interface ExecOptions {
+  readonly kind: "exec" | "attach";
+  readonly findPod: () => Promise<PodView>;
+  readonly kubelet: Kubelet | undefined;
+  /** Whether the sender may run commands in containers that are bare processes. */
+  readonly mayUseProcess: boolean;
+  readonly starts: CommandStarts;
+}
 
 /**
  * Serves `pods/exec` and `pods/attach` over WebSocket (KEP-4006) or SPDY/3.1. Throws a StatusError before the protocol is switched.
  */
 export async function answerExec(
   call: PodCall,
-  kind: "exec" | "attach",
-  findPod: () => Promise<PodView>,
-  kubelet: Kubelet | undefined,
-  mayUseProcess: boolean,
+  { kind, findPod, kubelet, mayUseProcess, starts }: ExecOptions,
 ): Promise<UpgradeAnswer> {
   // The container is checked first: kubectl retries a rejected upgrade with another protocol and shows only that error.
   const pod = await findPod();
@@ -46,7 +54,15 @@ export async function answerExec(
         .then((streams) =>
           kind === "attach"
             ? attach(streams, program, requested.stdin, found)
-            : exec(streams, program, query.getAll("command"), requested.tty, requested.stdin, found.clock),
+            : exec(streams, {
+                isTty: requested.tty,
+                hasInput: requested.stdin,
+                clock: found.clock,
+                start: (terminal) =>
+                  starts.run(`${namespace}/${name}/${container}`, streams.closed, () =>
+                    startInContainer(program, query.getAll("command"), terminal),
+                  ),
+              }),
         )
         // The client disconnected before its streams were open, so nothing was started.
         .catch(() => request.socket.destroy());
@@ -54,22 +70,25 @@ export async function answerExec(
   };
 }
 
-async function exec(
-  streams: RemoteStreams,
-  program: Program,
-  command: readonly string[],
-  isTty: boolean,
-  hasInput: boolean,
-  clock: Clock,
-): Promise<void> {
+interface CommandSession {
+  readonly isTty: boolean;
+  readonly hasInput: boolean;
+  readonly clock: Clock;
+  /** Starts the command. Resolves to undefined if the client has disconnected before. */
+  readonly start: (options: CommandOptions) => Promise<ContainerCommand | undefined>;
+}
+
+async function exec(streams: RemoteStreams, { isTty, hasInput, clock, start }: CommandSession): Promise<void> {
   const terminal = isTty ? { terminal: { size: await firstSize(streams, clock) } } : {};
-  let running: ContainerCommand;
+  let started: ContainerCommand | undefined;
   try {
-    running = await startInContainer(program, command, terminal);
+    started = await start(terminal);
   } catch (error) {
     streams.finish(notStarted(error instanceof Error ? error.message : String(error)));
     return;
   }
+  if (started === undefined) return;
+  const running = started;
   followSizes(streams, (size) => running.resize(size));
   // Without a client the command is killed.
   void streams.closed.then(() => running.kill());
@@ -129,10 +148,21 @@ function copyToProgram(from: Readable, to: Writable): void {
   from.pipe(to);
 }
 
+/** Resizes the terminal to the client's latest size, one change at a time. */
 function followSizes({ sizes }: RemoteStreams, resize: (size: TerminalSize) => Promise<void>): void {
+  let latest: TerminalSize | undefined;
+  let isResizing = false;
+  const apply = async (): Promise<void> => {
+    isResizing = true;
+    for (let size = latest; size !== undefined; size = latest) {
+      latest = undefined;
+      await resize(size);
+    }
+    isResizing = false;
+  };
   sizes.on("data", (data: Buffer) => {
-    const changed = sizeOf(data);
-    if (changed !== undefined) void resize(changed);
+    latest = sizeOf(data) ?? latest;
+    if (latest !== undefined && !isResizing) void apply();
   });
   sizes.on("error", () => {});
 }
