@@ -29,7 +29,7 @@ const projects = [
     pollTimeoutMs: 120_000,
     // Loading the packages takes a worker as long as many of these files take to run.
     isolate: false,
-    // These tests mostly wait for processes; each has its own folder, ports and address block.
+    // These tests mostly wait for processes; each has its own directory, ports and address block.
     maxWorkers: 4,
   },
   {

@@ -34,7 +34,7 @@ const sandboxAgent = {
     "start-operator": join(root, "packages/operator/dist/index.js"),
   },
 };
-/** Agents of middleware that tests start in every Pod (operators/middleware/src/testing/agent-bundle.ts), by the folders of their packages. */
+/** Agents of middleware that tests start in every Pod (operators/middleware/src/testing/agent-bundle.ts), by the directories of their packages. */
 const middlewareAgents = {
   bundles: join(root, "operators/middleware/dist/bundle"),
   programs: {

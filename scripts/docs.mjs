@@ -1,6 +1,6 @@
 /*
  * `npm run docs`: builds the documentation site with the API reference of every package, and fails on broken links. The site is in
- * tools/docs/.site/dist. `npm run docs -- --serve` then serves it on 127.0.0.1. Its tools have a lock file of their own, in tools/docs.
+ * tools/docs/.site/dist. `npm run docs -- --serve` then serves it on 127.0.0.1. Its tools have their own lock file, in tools/docs.
  */
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";

@@ -184,7 +184,7 @@ function conformancePage() {
     `The ${tests.length} conformance tests of Kubernetes ${version}, with their latest results against \`keelson up\`. Results were last recorded on ${lastRun}.`,
     `${count("passed")} tests that need no container image passed, and ${count("failed")} failed.`,
     `${count("passed", "substitute")} more passed and ${count("failed", "substitute")} failed in Pods with \`--pod-runtime bubblewrap --pod-network namespaces\`; those that need two nodes with a second one of \`keelson node\`. The suite's images had`,
-    "substitutes: agnhost, the sample API server and etcd built from their sources, and Debian's nginx, DNS tools and busybox, with bash as its shell except for the tests of resizes and one test that expects a message of its own.",
+    "substitutes: agnhost, the sample API server and etcd built from their sources, and Debian's nginx, DNS tools and busybox, with bash as its shell except for the tests of resizes and one test that expects its own message.",
     tests.some(({ result }) => result === "needs") ? "The others were not run; the tables name what they need.\n" : "",
     `| Group | Passed | Failed | Not run |\n|---|---|---|---|\n${summary.join("\n")}\n`,
     "## Repeat the tests\n",

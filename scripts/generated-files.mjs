@@ -1,4 +1,4 @@
-/* Shared by the generators in this folder: writes their files or, with `--check`, fails if one is stale, missing or left over. */
+/* Shared by the generators in this directory: writes their files or, with `--check`, fails if one is stale, missing or left over. */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { root } from "./steps.mjs";
@@ -22,7 +22,7 @@ export class GeneratedFiles {
     writeFileSync(file, text);
   }
 
-  /** Deletes the files of a folder that were not written. */
+  /** Deletes the files of a directory that were not written. */
   removeOthers(folder) {
     const entries = unlessAbsent(() => readdirSync(join(root, folder), { withFileTypes: true, recursive: true }), []);
     for (const entry of entries) {

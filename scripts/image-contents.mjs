@@ -1,5 +1,5 @@
 /*
- * What the images of Keelson contain. All have the same first layer: the running Node.js with its shared libraries. The image `keelson` adds
+ * What the images of Keelson contain. All have the same first layer: the running Node.js with its shared libraries. The `keelson` image adds
  * the packages of the command line with their production dependencies, as installed in this repository; those of agents add one program.
  */
 import { createHash } from "node:crypto";
@@ -18,7 +18,7 @@ const node = "/usr/local/bin/node";
 /** User of the images: neither root nor a user of any distribution. */
 const user = 65_532;
 
-/** What agents need in addition to Node.js. `bwrap` isolates programs, `perl` watches folders, the others prepare and enter sandboxes. */
+/** What agents need in addition to Node.js. `bwrap` isolates programs, `perl` watches directories, the others prepare and enter sandboxes. */
 const agentPrograms = {
   "robot-agent": ["sh", "bwrap"],
   "sandbox-agent": [
@@ -164,7 +164,7 @@ function sharedObjects() {
   return [...new Set([...libraries, ...resolution.filter((path) => existsSync(path))])].sort();
 }
 
-/** A package and all packages that it needs at run time, each with its folder here and in the image. */
+/** A package and all packages that it needs at run time, each with its directory here and in the image. */
 function packagesOf(name) {
   const found = new Map();
   const visit = (wanted, from, isOptional) => {
@@ -187,7 +187,7 @@ function packagesOf(name) {
   return [...found.values()].sort((a, b) => (a.target < b.target ? -1 : 1));
 }
 
-/** The folder that Node.js resolves a package to. */
+/** The directory that Node.js resolves a package to. */
 function findPackage(name, from) {
   for (let folder = from; folder.length >= root.length; folder = dirname(folder)) {
     const candidate = join(folder, "node_modules", name);
@@ -243,7 +243,7 @@ function packageEntries({ folder, manifest, target }) {
     const name = basename(path);
     // A package may keep its program in `src`; ours and most others do not.
     const isCode = name === "src" && !isOwn && usesFolder(manifest, "src");
-    // Bundles of ours are for the folder in which they were built.
+    // Bundles of ours are for the directory in which they were built.
     if ((omittedFolders.has(name) && !isCode) || (isOwn && name === "bundle")) return;
     for (const each of here) visit(join(path, each));
   };

@@ -1,5 +1,5 @@
 /*
- * The programs in the images of agents. Each is bundled with the modules that it uses into one folder, where it finds the programs that it
+ * The programs in the images of agents. Each is bundled with the modules that it uses into one directory, where it finds the programs that it
  * starts or copies, so that its image needs no packages.
  */
 import { existsSync, readFileSync } from "node:fs";
@@ -14,8 +14,8 @@ const middlewareProgram = "middleware-agent-program.mjs";
 const mpiProgram = "launch/pod-program.cjs";
 
 /**
- * The programs by image: `main` is its command line, `children` are programs that `main` starts from its own folder, and `files` are programs
- * without modules of their own, which it copies into Pods.
+ * The programs by image: `main` is its command line, `children` are programs that `main` starts from its own directory, and `files` are programs
+ * without their own modules, which it copies into Pods.
  */
 const definitions = {
   "robot-agent": { main: join(programs, "robot-agent.js") },
@@ -37,7 +37,7 @@ const definitions = {
 };
 
 /**
- * Bundles the programs of an image. Returns the files with their names in its folder, of which `main.js` is the command line, and the manifests
+ * Bundles the programs of an image. Returns the files with their names in its directory, of which `main.js` is the command line, and the manifests
  * of all packages that they contain parts of.
  */
 export async function imagePrograms(name) {
@@ -75,7 +75,7 @@ function manifestsOf(modules) {
   return [...manifests.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The folder of the package of a module. Undefined for modules of the bundler. A manifest without a name only sets the type of modules. */
+/** The directory of the package of a module. Undefined for modules of the bundler. A manifest without a name only sets the type of modules. */
 function packageFolder(module) {
   if (!module.startsWith("/")) return undefined;
   for (let folder = dirname(module); folder.length >= root.length; folder = dirname(folder)) {

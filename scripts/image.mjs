@@ -1,7 +1,7 @@
 /*
  * `npm run image`: writes the images of Keelson as OCI archives, without a daemon and without a registry: `keelson`, with the
  * whole command line, and smaller ones of the agents. Each contains the running Node.js with its shared libraries and a bill of materials
- * (CycloneDX). Equal inputs give equal archives. `--folder DIR` writes the files of one image to a folder instead, for the Dockerfile.
+ * (CycloneDX). Equal inputs give equal archives. `--folder DIR` writes the files of one image to a directory instead, for the Dockerfile.
  *
  *   npm run image                                  # dist/images/keelson.tar, sandbox-agent.tar and so on
  *   npm run image -- --only keelson,mpi-worker

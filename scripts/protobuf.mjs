@@ -9,7 +9,7 @@ const files = (folder) =>
     .map((name) => join(folder, name))
     .filter((path) => statSync(path).isFile());
 
-/** `home` is the package's folder, `target` that of the generated files in it, `proto` that of the sources. With `--check`, exit status 1 where they are stale. */
+/** `home` is the package's directory, `target` that of the generated files in it, `proto` that of the sources. With `--check`, exit status 1 where they are stale. */
 export function generateProtobuf(home, target, proto = join(home, "proto")) {
   const root = resolve(import.meta.dirname, "..");
   const bin = join(root, "node_modules/.bin");

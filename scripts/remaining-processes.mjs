@@ -8,7 +8,7 @@ const graceMs = 15_000;
 const pollMs = 250;
 
 /**
- * Processes that belong to a folder with a unique name: their command line, environment or working directory names it, or they descend
+ * Processes that belong to a directory with a unique name: their command line, environment or working directory names it, or they descend
  * from one of these, as programs of Pods do. Waits until there are none, for up to `waitMs` (15 s). Finds none where there is no `/proc`.
  *
  * Mounts prove nothing: every process of the machine sees those of a container runtime.

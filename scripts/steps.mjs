@@ -1,5 +1,5 @@
 /*
- * Shared by the scripts in this folder: running steps, installing packages and building. Plain JavaScript that uses only Node.js
+ * Shared by the scripts in this directory: running steps, installing packages and building. Plain JavaScript that uses only Node.js
  * modules, because it runs before anything is installed.
  */
 import { spawn } from "node:child_process";

@@ -21,7 +21,7 @@ export default class TestReporter {
   #failed = 0;
   /** Seconds by file. */
   #durations = new Map();
-  /** Seconds of processor time by file. */
+  /** Seconds of CPU time by file. */
   #processorTimes = new Map();
   #startedAt = performance.now();
 
@@ -47,7 +47,7 @@ export default class TestReporter {
     if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
     this.#printProgress();
     this.#printLargest("slowest", this.#durations);
-    this.#printLargest(`${Math.round(this.#processorSeconds())} s of processor time, most of it in`, this.#processorTimes);
+    this.#printLargest(`${Math.round(this.#processorSeconds())} s of CPU time, most of it in`, this.#processorTimes);
   }
 
   /** Of all files, and of this process, which compiles them. */

@@ -109,7 +109,7 @@ async function prepare() {
 }
 
 async function runEndToEndTests() {
-  // These tests write into the folders of packages, so what npm would pack is checked before.
+  // These tests write into the directories of packages, so what npm would pack is checked before.
   await runChecks(["packages"]);
   const title = `End-to-end tests on Node.js ${process.versions.node}`;
   return { title, results: await runTests({ title, node: process.execPath, project: "e2e" }) };

@@ -23,7 +23,7 @@ async function startStubborn(options: {
   return { exited };
 }
 
-describe.runIf(process.platform === "linux")("a folder of the benchmarks", () => {
+describe.runIf(process.platform === "linux")("a directory of the benchmarks", () => {
   test.each([
     ["arguments", (dir: string) => ({ argument: join(dir, "data") })],
     ["environment", (dir: string) => ({ env: { DATA: dir } })],

@@ -2,15 +2,15 @@ import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Short, because sockets are created below these folders and their paths are limited to about 100 bytes. */
+/** Short, because sockets are created below these directories and their paths are limited to about 100 bytes. */
 const prefixOf = (pid: number): string => `kbench${pid}-`;
 
-/** Creates a folder of this run of the benchmarks. {@link removeLeftovers} finds it by its name. */
+/** Creates a directory of this run of the benchmarks. {@link removeLeftovers} finds it by its name. */
 export function createFolder(): string {
   return mkdtempSync(join(tmpdir(), prefixOf(process.pid)));
 }
 
-/** Calls `use` with a new folder, then kills the processes that still use the folder and removes it. */
+/** Calls `use` with a new directory, then kills the processes that still use the directory and removes it. */
 export async function withFolder<T>(use: (dir: string) => Promise<T>): Promise<T> {
   const dir = createFolder();
   try {
@@ -21,7 +21,7 @@ export async function withFolder<T>(use: (dir: string) => Promise<T>): Promise<T
 }
 
 /**
- * Kills the processes that use a folder and removes it. Pods, Redis servers and sandbox agents outlive the `keelson up` that
+ * Kills the processes that use a directory and removes it. Pods, Redis servers and sandbox agents outlive the `keelson up` that
  * started them by design, so stopping `keelson up` is not enough.
  */
 export function removeFolder(dir: string): void {

@@ -9,11 +9,11 @@ export interface LocalKeelson {
   readonly process: KeelsonProcess;
   /** From the start of the process until it printed `ready`. */
   readonly readyMs: number;
-  /** Stops it, kills the programs that it has started, and removes the folder. */
+  /** Stops it, kills the programs that it has started, and removes the directory. */
   stop(): Promise<void>;
 }
 
-/** Starts `keelson up` in `dir` (default: a new folder) with further flags, and waits until it is ready. */
+/** Starts `keelson up` in `dir` (default: a new directory) with further flags, and waits until it is ready. */
 export async function startLocalKeelson(dir: string = createFolder(), ...flags: readonly string[]): Promise<LocalKeelson> {
   const startedAt = performance.now();
   const keelson = startKeelson(upArguments(dir, ...flags));

@@ -1,4 +1,4 @@
-/* Writes the API reference of every package below the folder that is its argument, as Markdown. Fails on broken links. */
+/* Writes the API reference of every package below the directory that is its argument, as Markdown. Fails on broken links. */
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { Application, OptionDefaults } from "typedoc";

@@ -13,7 +13,7 @@ const operators = [
   ["Sandboxes", "sandboxes"],
 ];
 
-/** Sidebar items of every page in a folder, in the order of the file names. */
+/** Sidebar items of every page in a directory, in the order of the file names. */
 function itemsOf(folder, names = pagesOf(folder)) {
   return names.map((name) => ({ text: title(name), link: `/${folder}/${name}` }));
 }

@@ -9,7 +9,7 @@ import { answered, findProgram, freeUrl, processOf, type ServerProcess, startEtc
 const token = "bench-0123456789abcdef";
 
 /**
- * Starts the kube-apiserver in PATH on an etcd of its own, with RBAC and a user of `system:masters`. `memoryBytes` and `cpuMs` are those of
+ * Starts the kube-apiserver in PATH on its own etcd, with RBAC and a user of `system:masters`. `memoryBytes` and `cpuMs` are those of
  * kube-apiserver without etcd.
  *
  * **Errors**: {@link MissingPeerError} if either is not installed.

@@ -2,7 +2,7 @@
 export interface LongestTurns {
   /** By the wall clock: on a busy machine, this includes time in which the process could not run. */
   readonly wallMs: number;
-  /** By the processor time of the process. */
+  /** By the CPU time of the process. */
   readonly processorMs: number;
 }
 

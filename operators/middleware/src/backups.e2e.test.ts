@@ -49,7 +49,7 @@ async function finishedRestore(name: string) {
   return restore?.status;
 }
 
-/** Folder of the volume with the backups. */
+/** Directory of the volume with the backups. */
 async function backupFolder(): Promise<string> {
   const claim = await redis.client.get(PersistentVolumeClaim, { namespace, name: "backups" });
   const volume = await redis.client.get(PersistentVolume, { name: (claim.spec as { volumeName: string }).volumeName });

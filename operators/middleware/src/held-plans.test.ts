@@ -142,7 +142,7 @@ describe("a cancelled change", { timeout: 60_000 }, () => {
     await simulation.run();
   });
 
-  it("needs an approval of its own when it is retried with manual approval", async () => {
+  it("needs its own approval when it is retried with manual approval", async () => {
     const simulation = await provisioned(undefined, { changePolicy: { approval: "manual" } });
     simulation.change(four);
     await simulation.run();

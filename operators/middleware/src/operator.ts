@@ -61,32 +61,32 @@ const listeners: readonly ListenerDescription[] = [
     name: "Agents of middleware",
     address: "port 50052 of the Pod's address",
     authentication: "a bearer token per App; with spec.tls, also certificates of the App's agents (TLS 1.3)",
-    rights: "that Pod's program",
+    permissions: "that Pod's program",
   },
   {
     name: "Admission webhook of middleware",
     address: "a free port of `127.0.0.1`; in a cluster port 9443 of the operator's Pod",
     authentication:
       "TLS; under `keelson up` the client certificate of the API server. In a cluster none, unless `--webhook-client-ca` is set: kube-apiserver presents a certificate only if it is configured to",
-    rights: "check the ConfigMap in the request; nothing is read or changed",
+    permissions: "check the ConfigMap in the request; nothing is read or changed",
   },
   {
     name: "Sentinel protocol of middleware",
     address: "port 26379 of the Pod's address",
     authentication: "the App's password",
-    rights: "the addresses of the App's servers",
+    permissions: "the addresses of the App's servers",
   },
   {
     name: "Snapshots of middleware",
     address: "a free port of the Pod's address, while a backup is loaded",
     authentication: "the App's password",
-    rights: "the data of the backup",
+    permissions: "the data of the backup",
   },
   {
     name: "Middleware",
     address: "the App's port of the Pod's address",
     authentication: "the App's password",
-    rights: "the data of the App",
+    permissions: "the data of the App",
   },
 ];
 

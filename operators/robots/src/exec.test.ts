@@ -201,7 +201,7 @@ describe("a command beside a task", () => {
 describe("the output of a task", () => {
   const logs = { isFollowing: false, streams: ["stdout", "stderr"] };
 
-  /** Starts a task with a script that ends when the file `end` is in its folder. */
+  /** Starts a task with a script that ends when the file `end` is in its directory. */
   async function writing(name: string, script: string): Promise<void> {
     const execConfig = { command: "/bin/sh", args: ["-c", script] };
     const spec = {

@@ -91,7 +91,7 @@ const task = (name: string, targetRobot: string) => ({
 });
 
 describe("a robot with a one-time token", () => {
-  it("joins with a key of its own, runs tasks, and needs no token afterwards", async () => {
+  it("joins with its own key, runs tasks, and needs no token afterwards", async () => {
     const agent = await start("joins-one", { token: await token({ robot: "joins-one" }) });
     const joined = await phase("joins-one", "Online");
     expect(joined?.status?.identity?.keySha256).toMatch(/^[0-9a-f]{64}$/);

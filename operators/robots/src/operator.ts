@@ -110,14 +110,14 @@ export const robots: Operator = {
       address: "`127.0.0.1:1883` (`--mqtt-bind-address`, `--mqtt-port`); none with `--mqtt-url`",
       authentication:
         "TLS 1.3 with a certificate per robot, after a one-time join token. On the same port without TLS (unless `--mqtt-require-tls`), for robots that have not joined with a key: the shared join token for a first registration, then a credential per robot. A new credential for the bridge at each start",
-      rights: "a robot: its own topics; a robot that joins: its join request",
+      permissions: "a robot: its own topics; a robot that joins: its join request",
     },
     {
       name: "Server of `keelson robots exec` and `logs`",
       address: "a free port of `127.0.0.1` (`--exec-bind-address`, `--exec-port`), with TLS beyond loopback",
       authentication:
         "on loopback: the token in `DIR/robots/exec-access.json`, new at each start; over TLS: bearer tokens of the cluster",
-      rights:
+      permissions:
         "commands beside the programs of running tasks, and the output of tasks: with the token, of all tasks; users of the cluster: RBAC `create` on `tasks/exec`, `get` on `tasks/log`",
     },
   ],

@@ -7,7 +7,7 @@ import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
 let robots: RobotsEnvironment;
 const siteOf = { "a-1": "a", "a-2": "a", "a-3": "a", "b-1": "b" } as const;
 
-/* The tests share robots. Each has a Job of its own. */
+/* The tests share robots. Each has its own Job. */
 
 beforeAll(async () => {
   robots = await RobotsEnvironment.start();

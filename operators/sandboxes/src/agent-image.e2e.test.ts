@@ -65,7 +65,7 @@ function privileged(config: RuntimeConfig, data: string): object {
   };
 }
 
-/** Starts the image's program in a folder, which is deleted at the end of the test. */
+/** Starts the image's program in a directory, which is deleted at the end of the test. */
 async function startAgent(): Promise<AgentClient> {
   const bundle = realpathSync(mkdtempSync(join(tmpdir(), "agent-image-")));
   onTestFinished(() => rmSync(bundle, { recursive: true }));

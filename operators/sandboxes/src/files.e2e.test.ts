@@ -85,7 +85,7 @@ describe("the files of a sandbox", () => {
   });
 
   it.each(["/proc/sys/kernel/core_pattern", "/usr/bin/new", "/etc/passwd", "/new"])(
-    "cannot be written outside of its own folders: %s",
+    "cannot be written outside of its own directories: %s",
     async (path) => {
       const problem = await local.files.write(uploads(path, [Buffer.from("x")])).then(
         () => undefined,
@@ -138,7 +138,7 @@ describe("the files of a sandbox", () => {
       return [status ?? -1, (await text(stdout)) + (await text(stderr))];
     }
 
-    it("are copied there and back with their folders, and links stay behind", async () => {
+    it("are copied there and back with their directories, and links stay behind", async () => {
       mkdirSync(join(folder, "tree", "deep"), { recursive: true });
       writeFileSync(join(folder, "tree", "one"), "first");
       writeFileSync(join(folder, "tree", "deep", "two"), "second");
@@ -152,11 +152,11 @@ describe("the files of a sandbox", () => {
       expect(await command("cat", ["one", "copied/deep/two"])).toEqual([0, "second"]);
       expect(await command("cp", ["one:copied", join(folder, "back")])).toEqual([
         0,
-        "skipped copied/link: not a file or folder\n",
+        "skipped copied/link: not a file or directory\n",
       ]);
       expect(readdirSync(join(folder, "back")).sort()).toEqual(["deep", "one"]);
       expect(readFileSync(join(folder, "back", "deep", "two"), "utf8")).toBe("second");
-      // An existing folder gets the file under its name.
+      // An existing directory gets the file under its name.
       expect(await command("cp", ["one:copied/one", join(folder, "back", "deep")])).toEqual([0, ""]);
       expect(readdirSync(join(folder, "back", "deep")).sort()).toEqual(["one", "two"]);
       expect(await command("rm", ["one", "copied"])).toEqual([1, expect.stringMatching(/not empty/)]);
@@ -176,7 +176,7 @@ describe("the files of a sandbox", () => {
     });
   });
 
-  it("are watched with the folders below, by the command too, until the folder is removed", async () => {
+  it("are watched with the directories below, by the command too, until the directory is removed", async () => {
     await run("mkdir", "/work/watched");
     const watch = local.files.watch({ ...at("watched"), recursive: true })[Symbol.asyncIterator]();
     expect((await watch.next()).value).toMatchObject({ started: true, changes: [] });
@@ -215,7 +215,7 @@ describe("the files of a sandbox", () => {
     expect(await output).toMatch(/^\{"type":"FILE_CHANGE_TYPE_REMOVE","path":"\.","isDirectory":true\}\n$/m);
   });
 
-  it("are not watched without a folder, or beyond the limit of watches", async () => {
+  it("are not watched without a directory, or beyond the limit of watches", async () => {
     const start = async (path: string, signal: AbortSignal): Promise<void> => {
       for await (const { started } of local.files.watch(at(path), { signal })) if (started) return;
     };

@@ -52,7 +52,7 @@ const makePool = async (maxSandboxesPerPod = 6): Promise<void> => {
   await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
 };
 
-/** Folder of the pool's agent, which Node and the operator know by the Pod's uid. */
+/** Directory of the pool's agent, which Node and the operator know by the Pod's uid. */
 async function agentFolder(): Promise<string> {
   const pod = await client.get(Pod, { namespace, name: "pool-agent-0" });
   return join(base, "operator", "agents", pod.metadata.uid ?? "");
@@ -261,7 +261,7 @@ describe("an agent, killed", () => {
     await expectPolicies(killAgent(), manual.sandboxId, auto.sandboxId);
   });
 
-  it("whose Pod is deleted: leaves no programs and no folder, and recreated sandboxes run elsewhere", async () => {
+  it("whose Pod is deleted: leaves no programs and no directory, and recreated sandboxes run elsewhere", async () => {
     const fastPath = await start();
     await makePool();
     await fastPath.createSandbox({
@@ -286,13 +286,13 @@ describe("an agent, killed", () => {
   });
 });
 
-/** Resolves when a folder is gone. */
+/** Resolves when a directory is gone. */
 async function watchGone(folder: string): Promise<void> {
   using watcher = watchFolder(dirname(folder));
   while (existsSync(folder)) await watcher.changed();
 }
 
-/** Hears of changes in a folder, also of those before it is asked. */
+/** Hears of changes in a directory, also of those before it is asked. */
 function watchFolder(path: string): { changed(): Promise<void> } & Disposable {
   const watcher = watch(path);
   let next = once(watcher, "change");

@@ -61,33 +61,34 @@ export const sandboxes: Operator = {
       address: "`127.0.0.1:9090` (`--fastpath-bind-address`, `--fastpath-port`)",
       authentication:
         "on loopback: the bearer token in `DIR/sandboxes/fastpath-token`; over TLS (always beyond loopback, else `--fastpath-tls`): tokens and client certificates of the cluster",
-      rights: "with the bearer token, all sandboxes; users of the cluster: RBAC on `sandboxes` and its subresources, per call",
+      permissions:
+        "with the bearer token, all sandboxes; users of the cluster: RBAC on `sandboxes` and its subresources, per call",
     },
     {
       name: "Metrics of the gRPC server",
       address: "none; port `--fastpath-metrics-port` of the same address",
       authentication: "the bearer token of the gRPC server",
-      rights: "read; probes need no token",
+      permissions: "read; probes need no token",
     },
     {
       name: "Agents of sandboxes",
       address: `port ${agentPort} of the Pod's address`,
       authentication: "TLS with a pre-shared key per agent",
-      rights: "that agent's sandboxes",
+      permissions: "that agent's sandboxes",
     },
     {
       name: "HTTP proxy to ports of sandboxes",
       address: "none; port `--sandbox-proxy-port` of `127.0.0.1` (`--sandbox-proxy-bind-address`), with TLS beyond loopback",
       authentication:
         "a signed URL or its cookie, per port; on loopback the bearer token of the gRPC server; over TLS bearer tokens of the cluster",
-      rights:
+      permissions:
         "HTTP to exposed ports of running sandboxes: one port with a signature, else RBAC `create` on `sandboxes/portforward`",
     },
     {
       name: "Exposed ports of sandboxes",
       address: "the ports in `spec.exposedPorts`, on the agent's address",
       authentication: "that of the program in the sandbox",
-      rights: "that program",
+      permissions: "that program",
     },
   ],
   monitoring: sandboxesMonitoring,

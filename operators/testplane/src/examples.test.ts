@@ -16,8 +16,8 @@ import { watched } from "@keelson/client/testing";
 
 const folder = new URL("../../../examples/testplane/", import.meta.url);
 const examples = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
-  // This file has the rights of the tests only.
-  (file) => file.endsWith(".yaml") && !file.endsWith("rights.yaml"),
+  // This file has the permissions of the tests only.
+  (file) => file.endsWith(".yaml") && !file.endsWith("permissions.yaml"),
 );
 const read = (file: string) => parseTests(readFileSync(new URL(file, folder), "utf8"), file).tests;
 

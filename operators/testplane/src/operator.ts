@@ -58,7 +58,7 @@ export const testplane: Operator = {
   resources: [IntegrationTest, LoadTest],
   rules: [
     { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch", "delete"] },
-    // Tests with a ServiceAccount have its rights.
+    // Tests with a ServiceAccount have its permissions.
     { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
     { apiGroups: [group], resources: ["integrationtests/status", "loadtests/status"], verbs: ["patch"] },
     // Required for blockOwnerDeletion if OwnerReferencesPermissionEnforcement is enabled.

@@ -40,7 +40,7 @@ const rbac = (kind: string, plural: string): ResourceType => ({
   ...{ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" },
 });
 
-/** Grants rights to the ServiceAccount `name` of the default namespace. */
+/** Grants permissions to the ServiceAccount `name` of the default namespace. */
 async function grant(name: string, rules: readonly object[]): Promise<void> {
   const metadata = { name };
   await environment.client.create(rbac("ClusterRole", "clusterroles"), { metadata, rules } as unknown as KubernetesObject);
@@ -374,7 +374,7 @@ describe("objects outside of the test's namespace", () => {
   const far = { ...configMap("far"), metadata: { name: "far", namespace: "kube-public" } };
   const everything = { apiGroups: ["*"], resources: ["*"], verbs: ["*"] };
 
-  it("are refused without a ServiceAccount, and without its rights", async () => {
+  it("are refused without a ServiceAccount, and without its permissions", async () => {
     const home = { apiVersion: "v1", kind: "Namespace", metadata: { name: "refused" } };
     const alone = await run("alone", { steps: [{ name: "a", apply: { manifests: [home] } }] });
     expect(alone?.steps?.[0]).toMatchObject({
@@ -388,7 +388,7 @@ describe("objects outside of the test's namespace", () => {
     });
   });
 
-  it("are read with the rights of the ServiceAccount; Secrets only with one", async () => {
+  it("are read with the permissions of the ServiceAccount; Secrets only with one", async () => {
     const type = { apiVersion: "v1", kind: "Secret" };
     await environment.client.create(Secret, {
       metadata: { name: "far", namespace: "kube-public" },

@@ -12,9 +12,9 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const [sources] = process.argv.slice(2);
-if (!sources) throw new Error("usage: generate-protobuf-fields.mjs <folder of the k8s.io modules>");
+if (!sources) throw new Error("usage: generate-protobuf-fields.mjs <directory of the k8s.io modules>");
 
-/** Folders of the served versions, by the name of their messages. */
+/** Directories of the served versions, by the name of their messages. */
 const packages = new Map([
   ["meta.v1", "apimachinery/pkg/apis/meta/v1"],
   ["apiextensions.v1", "apiextensions-apiserver/pkg/apis/apiextensions/v1"],
@@ -26,7 +26,7 @@ const packages = new Map([
     .map((path) => [path.replace("/", "."), `api/${path}`]),
 ]);
 
-/** Types with an encoding of their own. */
+/** Types with their own encoding. */
 const special = {
   "k8s.io/apimachinery/pkg/api/resource.Quantity": "q",
   "k8s.io/apimachinery/pkg/util/intstr.IntOrString": "n",

@@ -17,7 +17,7 @@ function machine(): Reserve {
 /** Programs that the machine happens to run do not matter. */
 const nobody = (): Promise<readonly string[]> => Promise.resolve([]);
 
-it("keeps the recorded block of a data folder", async () => {
+it("keeps the recorded block of a data directory", async () => {
   using folder = temporaryFolder();
   const reserve = machine();
   const first = await reserveAddressBlock(folder.path, reserve, "loopback", nobody);
@@ -57,7 +57,7 @@ it("ignores an invalid record, and fails when every block is in use", async () =
   );
 });
 
-it("uses private addresses for network namespaces, and keeps the kind of network of a data folder", async () => {
+it("uses private addresses for network namespaces, and keeps the kind of network of a data directory", async () => {
   using folder = temporaryFolder();
   writeFileSync(join(folder.path, "addresses.json"), '{"block": 63, "network": "namespaces"}');
   const reserve = machine();
@@ -75,7 +75,7 @@ it("uses private addresses for network namespaces, and keeps the kind of network
   expect((await reserveAddressBlock(created.path, reserve, "namespaces")).podNetwork).toBe(first.podNetwork);
 });
 
-it("skips a block on which a foreign program listens, unless the data folder has recorded it", async () => {
+it("skips a block on which a foreign program listens, unless the data directory has recorded it", async () => {
   using folder = temporaryFolder();
   const derived = await reserveAddressBlock(folder.path, machine(), "loopback", nobody);
   const block = (offset: number): string => `127.${64 + ((Number(derived.podNetwork.slice(4)) - 64 + offset) % 64)}`;

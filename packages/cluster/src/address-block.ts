@@ -5,12 +5,12 @@ import { join } from "node:path";
 import { listeningAddresses } from "./listening-addresses.ts";
 
 /**
- * Where Pods have their addresses: on the machine's loopback interface, or in network namespaces. A data folder keeps the kind that it
+ * Where Pods have their addresses: on the machine's loopback interface, or in network namespaces. A data directory keeps the kind that it
  * was created with, because Services keep their addresses.
  */
 export type PodNetworkKind = "loopback" | "namespaces";
 
-/** The addresses that belong to the Pods and Services of one data folder. Test clusters reserve theirs in the same way. */
+/** The addresses that belong to the Pods and Services of one data directory. Test clusters reserve theirs in the same way. */
 export interface AddressBlock {
   /** First two octets of Pod addresses, `127.64` to `127.127`, or `10.64` to `10.127` in namespaces. */
   readonly podNetwork: string;
@@ -18,7 +18,7 @@ export interface AddressBlock {
   readonly serviceNetwork: string;
   /** Whether the recorded block was in use, so that another one was chosen. */
   readonly hasMoved: boolean;
-  /** Records the block in the data folder for the next start. Call it only while holding the data folder's lock. */
+  /** Records the block in the data directory for the next start. Call it only while holding the data directory's lock. */
   record(): Promise<void>;
   /** Releases the block. */
   release(): Promise<void>;
@@ -27,7 +27,7 @@ export interface AddressBlock {
 /** Reserves an address until the returned function is called. Resolves to `undefined` if another process holds it. */
 export type Reserve = (address: string) => Promise<(() => Promise<void>) | undefined>;
 
-/** `NoAddressBlock`: none is free. `OtherNetwork`: the data folder has the other kind of network. */
+/** `NoAddressBlock`: none is free. `OtherNetwork`: the data directory has the other kind of network. */
 class AddressBlockError extends Error {
   override readonly name = "AddressBlockError";
   readonly code: "NoAddressBlock" | "OtherNetwork";
@@ -43,11 +43,11 @@ const blocks = 64;
 const reservationPort = 6442;
 
 /**
- * Reserves a block of addresses for a data folder: the recorded one, otherwise one derived from the folder's path, otherwise the next
+ * Reserves a block of addresses for a data directory: the recorded one, otherwise one derived from the directory's path, otherwise the next
  * free one. A stable choice lets Pods that outlive Keelson keep their addresses. On loopback, a new choice skips a block on which a program
- * listens, such as a Pod whose Keelson was killed; in the recorded block, it is a Pod of this folder.
+ * listens, such as a Pod whose Keelson was killed; in the recorded block, it is a Pod of this directory.
  *
- * **Errors**: `AddressBlockError` if every block is in use, or if the folder has the other kind of network.
+ * **Errors**: `AddressBlockError` if every block is in use, or if the directory has the other kind of network.
  */
 export async function reserveAddressBlock(
   dataDir: string,
@@ -87,7 +87,7 @@ export async function reserveAddressBlock(
   }
   throw new AddressBlockError(
     "NoAddressBlock",
-    `${dataDir}: all ${blocks} blocks of loopback addresses are in use by other data folders or programs: stop one of them`,
+    `${dataDir}: all ${blocks} blocks of loopback addresses are in use by other data directories or programs: stop one of them`,
   );
 }
 

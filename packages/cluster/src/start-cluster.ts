@@ -14,9 +14,9 @@ import { createWorkloadControllers } from "./workload-controllers.ts";
 
 /** Options of {@link startCluster}. */
 export interface ClusterOptions {
-  /** With the rights of `controllersUser`. */
+  /** With the permissions of `controllersUser`. */
   readonly client: Client;
-  /** With the rights of `collectorUser`. Default: `client`. */
+  /** With the permissions of `collectorUser`. Default: `client`. */
   readonly collector?: Client;
   /** The kinds that the API server serves. */
   readonly kinds: KindSource;

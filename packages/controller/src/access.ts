@@ -1,4 +1,4 @@
-/* Users of the cluster and their rights, for servers that authenticate and authorize requests by the API server. */
+/* Users of the cluster and their permissions, for servers that authenticate and authorize requests by the API server. */
 export {
   type AccessAttributes,
   accessReviewRules,

@@ -12,7 +12,7 @@ export interface Limits {
   readonly cpuShares?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
-  /** Size of the work folder, and of `/tmp`. Enforced for programs with a private user, in memory. */
+  /** Size of the work directory, and of `/tmp`. Enforced for programs with a private user, in memory. */
   readonly diskBytes?: number;
 }
 
@@ -21,20 +21,20 @@ export type RunningLimits = Pick<Limits, "cpuMillis" | "cpuShares" | "memoryByte
 
 /** What to run. Plain JSON, so that it can be written to disk before the program starts. */
 export interface ProgramSpec {
-  /** The program's name in its driver: `^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$`. It becomes a folder name. */
+  /** The program's name in its driver: `^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$`. It becomes a directory name. */
   readonly id: string;
   /** Program and arguments; never a shell string. */
   readonly command: readonly [string, ...string[]];
   /** The whole environment: nothing is inherited. Default: only PATH. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Default: `<program folder>/work`, created if it is missing. */
+  /** Default: `<program directory>/work`, created if it is missing. */
   readonly cwd?: string;
   /** `name`, `uid` or `uid:gid`; needs root. Default: the supervisor's own user. */
   readonly user?: string;
   readonly limits?: Limits;
   /**
    * Added to the score by which the kernel chooses what to kill when memory runs out: -1000 (never) to 1000 (first). A value below the
-   * supervisor's own needs the right to lower it (root, and not in most containers), else the program has the supervisor's. Default: the supervisor's.
+   * supervisor's own needs permission to lower it (root, and not in most containers), else the program has the supervisor's. Default: the supervisor's.
    */
   readonly oomScoreAdjustment?: number;
   /** Log files are kept as stdout.log, stdout.log.1, ... Default: 3 files of 10 MiB each. */
@@ -80,7 +80,7 @@ export interface Exited {
   readonly kind: "exited";
   /**
    * - `Completed`: exit code 0. `Error`: any other exit code, or a signal that we did not send.
-   * - `StartFailed`: the program does not exist, is not executable, its folder is missing ...; see `message`.
+   * - `StartFailed`: the program does not exist, is not executable, its directory is missing ...; see `message`.
    * - `Timeout`, `Stopped`: we stopped it. `OOMKilled`: the kernel killed it.
    * - `Lost`: its exit status could not be determined (the machine restarted, its shim was killed).
    */
@@ -114,7 +114,7 @@ export interface ExecSpec {
   readonly command: readonly [string, ...string[]];
   /** Added to the program's own environment. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Folder in which the command starts, as the program sees it. Default: the program's. */
+  /** Directory in which the command starts, as the program sees it. Default: the program's. */
   readonly cwd?: string;
   /**
    * `name`, `uid` or `uid:gid` in the program's root: the command runs as this user instead of the program's. A user without an explicit
@@ -200,7 +200,7 @@ export interface Program {
   /** Sets the size of the program's terminal; does nothing if it has none or has terminated. */
   resize(size: TerminalSize): Promise<void>;
   /**
-   * Runs a command where the program runs: with its root, mounts, processes, folder and limits. Throws `NotRunning`, `Paused`,
+   * Runs a command where the program runs: with its root, mounts, processes, directory and limits. Throws `NotRunning`, `Paused`,
    * `InvalidSpec` for an invalid command or an unknown user, and `Unsupported` if it cannot run as the user.
    */
   exec(spec: ExecSpec): Promise<ExecSession>;
@@ -210,7 +210,7 @@ export interface Program {
    * machine cannot enforce one.
    */
   setLimits(limits: RunningLimits): Promise<void>;
-  /** Removes a terminated program: its folder, logs and cgroup. Throws `NotEnded` while it runs. */
+  /** Removes a terminated program: its directory, logs and cgroup. Throws `NotEnded` while it runs. */
   remove(): Promise<void>;
 }
 
@@ -227,11 +227,11 @@ export interface WarmPlan {
   readonly template: Pick<ProgramSpec, "isolation" | "limits">;
   /** Number of slots for programs with any root below {@link roots}, or with the machine's root. */
   readonly shells: number;
-  /** Existing folders below which programs have their roots. */
+  /** Existing directories below which programs have their roots. */
   readonly roots: readonly string[];
   /** Number of slots for each of {@link images}, with all mounts in place. Shells are used where such slots are not supported. */
   readonly perImage: number;
-  /** Roots with slots of their own; undefined is the machine's root. */
+  /** Roots with their own slots; undefined is the machine's root. */
   readonly images: readonly (string | undefined)[];
 }
 
@@ -258,9 +258,9 @@ export interface WarmPrograms {
 }
 
 /**
- * Runs programs below one folder and adopts them after a restart. `createProcessDriver` and its siblings create it and pass one contract suite.
+ * Runs programs below one directory and adopts them after a restart. `createProcessDriver` and its siblings create it and pass one contract suite.
  *
- * **Guarantees**: the spec is on disk before the program starts, and the exit status before `exited` resolves; a driver opened on the folder of a
+ * **Guarantees**: the spec is on disk before the program starts, and the exit status before `exited` resolves; a driver opened on the directory of a
  * dead one supervises the programs that still run (identified by pid and start time) and knows the exit status of the others; programs outlive `close`.
  */
 export interface Driver {
@@ -280,7 +280,7 @@ export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
   /**
    * `InUse`: a memory limit would be below the current usage.
-   * `FolderUnusable`: the driver's folder cannot be written (read-only, full, missing permission); nothing was started.
+   * `FolderUnusable`: the driver's directory cannot be written (read-only, full, missing permission); nothing was started.
    */
   readonly code:
     | "AlreadyExists"

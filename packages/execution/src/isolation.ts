@@ -1,6 +1,6 @@
 import { isAbsolute, normalize } from "node:path";
 
-/** A folder or file of the machine that is mounted into a program's root. */
+/** A directory or file of the machine that is mounted into a program's root. */
 export interface BindMount {
   readonly source: string;
   readonly target: string;
@@ -13,14 +13,14 @@ export interface BindMount {
  * isolation rather than run them without it.
  */
 export interface Isolation {
-  /** Folder with an unpacked image, which becomes the read-only root. Default: the machine's own `/usr` with a generated `/etc`. */
+  /** Directory with an unpacked image, which becomes the read-only root. Default: the machine's own `/usr` with a generated `/etc`. */
   readonly root?: string;
   /** Name of an image of the driver (`containerd`), whose files become the root. Cannot be combined with `root`. */
   readonly image?: string;
   /** `containerd`: makes the root read-only, as it always is in `bubblewrap`. Default: writable. */
   readonly isRootReadOnly?: boolean;
   /**
-   * `bubblewrap`: lets the program write to `root`, which must be a folder of its own, not the root of a tmpfs. Missing mount points are
+   * `bubblewrap`: lets the program write to `root`, which must be its own directory, not the root of a tmpfs. Missing mount points are
    * created in it. Default: read-only.
    */
   readonly isRootWritable?: boolean;
@@ -41,7 +41,7 @@ export interface Isolation {
    * `urandom` and `tty`. The program's user still needs their permissions.
    */
   readonly devices?: readonly string[];
-  /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
+  /** `shared`: the machine's network, including loopback. `none`: only its own loopback interface. Default: `shared`. */
   readonly network?: "shared" | "none";
   /**
    * `bubblewrap`: path of a network namespace, such as `/run/netns/name`, that the program joins instead of getting an empty one. Needs
@@ -49,7 +49,7 @@ export interface Isolation {
    */
   readonly networkNamespace?: string;
   /**
-   * Runs the program with user ids of its own, which no other program or file of the machine has. Its work folder is at `/work`, and its
+   * Runs the program with user ids of its own, which no other program or file of the machine has. Its work directory is at `/work`, and its
    * root is read-only. With `bubblewrap` it appears inside as root without any capability, unless `user` names another; a supervisor that
    * is not root runs programs with its own id. With `containerd` it has a user namespace with 65,536 ids, in which an image's users exist.
    */

@@ -198,7 +198,7 @@ export type ProgramUser = Message<"agent2.v1.ProgramUser"> & {
   name: string;
 
   /**
-   * Rules in the syntax of the program. Empty for the default user: all rights.
+   * Rules in the syntax of the program. Empty for the default user: all permissions.
    *
    * @generated from field: repeated string rules = 2;
    */

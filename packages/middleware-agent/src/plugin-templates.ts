@@ -47,7 +47,7 @@ export const tlsVolumes = `{{- if ne .Tls.Mode "disabled" }}
     {{- end }}`;
 
 /**
- * Service `<group>-<suffix>` over the Pods of a group with this role. With `tlsPort` in the values, the program has a port of its own for TLS;
+ * Service `<group>-<suffix>` over the Pods of a group with this role. With `tlsPort` in the values, the program has its own port for TLS;
  * otherwise `port` is used with and without TLS.
  */
 export function roleServiceTemplate(suffix: string, role: "primary" | "replica", portName: string): string {

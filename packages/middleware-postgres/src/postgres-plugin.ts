@@ -25,7 +25,7 @@ export const postgresAgent: EngineDefinition = {
     {
       name: "program-folder",
       value: "DIR",
-      description: "folder with the programs of each major version in VERSION/bin",
+      description: "directory with the programs of each major version in VERSION/bin",
       default: debianFolder,
     },
     {

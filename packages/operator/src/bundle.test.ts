@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { type BundleRecord, currentBundle } from "./bundle.ts";
 
-/** A folder with the record of a bundle of one input. */
+/** A directory with the record of a bundle of one input. */
 function bundled() {
   const dir = mkdtempSync(join(tmpdir(), "keelson-bundle-"));
   onTestFinished(() => rmSync(dir, { recursive: true }));
@@ -31,6 +31,6 @@ test("ignores a bundle after a build, and one whose inputs are missing", () => {
   expect(currentBundle(url, "main.js")).toBeUndefined();
 });
 
-test("finds no bundle in a folder without one", () => {
+test("finds no bundle in a directory without one", () => {
   expect(currentBundle(new URL("none/", import.meta.url), "main.js")).toBeUndefined();
 });

@@ -33,7 +33,7 @@ const files = {
   "greet.cjs": `exports.greet = (name) => "hello " + name;`,
 };
 
-/** A bundle of two files, in a folder of its own. */
+/** A bundle of two files, in its own directory. */
 function bundled() {
   const dir = mkdtempSync(join(tmpdir(), "keelson-bundled-"));
   onTestFinished(() => rmSync(dir, { recursive: true }));
@@ -143,9 +143,9 @@ test("keeps the code of few versions and options of Node.js", async () => {
   ]);
 });
 
-test("runs without stored code if its folder cannot be written", async () => {
+test("runs without stored code if its directory cannot be written", async () => {
   const { dir, load, code } = bundled();
-  // A folder in the place of the file also stops root.
+  // A directory in the place of the file also stops root.
   const first = load();
   await first.keepCompiledCode();
   const [name = ""] = code();

@@ -5,7 +5,7 @@
 export interface OperatorDeployment {
   /** Ports of the servers that clients connect to. Default: none. */
   readonly ports?: readonly DeploymentPort[];
-  /** Flags that are values of the chart. Others are passed in the value `extraArgs`. Default: none. */
+  /** Flags that are values of the chart. Others are passed in the `extraArgs` value. Default: none. */
   readonly settings?: readonly DeploymentSetting[];
   /**
    * Why at most one replica may run, for example because clients must reach the leader and a Service cannot select it. Default: any

@@ -43,7 +43,7 @@ export interface CommandDefinition {
 export interface OperatorContext {
   /** State that they share with one another. */
   readonly services: OperatorServices;
-  /** The operator's own folder, which survives restarts. */
+  /** The operator's own directory, which survives restarts. */
   readonly dataDir: string;
   /** Values of the operator's and its servers' flags. */
   readonly flags: FlagValues;
@@ -57,7 +57,7 @@ export interface OperatorContext {
 
 /** What a server of an operator runs with. */
 export interface ServerContext extends OperatorContext {
-  /** A client with the operator's own rights. */
+  /** A client with the operator's own permissions. */
   readonly client: Client;
   /** The informers' stores; kinds of the server's `reads` are synced. */
   readonly cache: Cache;
@@ -82,7 +82,7 @@ export interface ListenerDescription {
   /** How clients authenticate. */
   readonly authentication: string;
   /** What authenticated clients may do. */
-  readonly rights: string;
+  readonly permissions: string;
 }
 
 /** A server that runs in addition to the controllers, such as a bridge. */
@@ -96,7 +96,7 @@ export interface ServerDefinition {
 }
 
 /**
- * An operator as data: the command line, `keelson up`, the chart and the docs are generated from it. A new operator is a folder that
+ * An operator as data: the command line, `keelson up`, the chart and the docs are generated from it. A new operator is a directory that
  * exports one of these, and one line in `apps/cli`.
  */
 export interface Operator {
@@ -110,12 +110,12 @@ export interface Operator {
   /** RBAC rules of its controllers and servers. `clusterRulesOf` adds those of the runtime; nothing else is granted. */
   readonly rules: readonly PolicyRule[];
   /**
-   * Rights that Kubernetes' roles `view`, `edit` and `admin` have in addition to those on the resources themselves, such as on
+   * Permissions that Kubernetes' roles `view`, `edit` and `admin` have in addition to those on the resources themselves, such as on
    * subresources that only the operator's servers know. Each role also has those of the roles before it.
    */
   readonly userRules?: { readonly view?: readonly PolicyRule[]; readonly edit?: readonly PolicyRule[] };
   /**
-   * Additional rules that `keelson up` grants locally, where the user who starts it has all rights anyway. In a cluster, an
+   * Additional rules that `keelson up` grants locally, where the user who starts it has all permissions anyway. In a cluster, an
    * administrator has to grant them.
    */
   readonly localRules?: readonly PolicyRule[];

@@ -1,14 +1,14 @@
 import { chmodSync, copyFileSync, mkdirSync, realpathSync } from "node:fs";
 import { basename, join } from "node:path";
 
-/** Names of the files of {@link copyNode} below its folder. */
+/** Names of the files of {@link copyNode} below its directory. */
 const names = { node: "node", loader: "loader", libraries: "lib" } as const;
 
 /**
- * Copies this process's Node.js, its libraries and its loader into a folder, so that it runs in any image of the same architecture, also one
+ * Copies this process's Node.js, its libraries and its loader into a directory, so that it runs in any image of the same architecture, also one
  * without a C library or a shell. {@link portableNode} is its command line.
  *
- * **Errors**: throws if the folder cannot be written, or if this Node.js has no dynamic loader.
+ * **Errors**: throws if the directory cannot be written, or if this Node.js has no dynamic loader.
  */
 export function copyNode(folder: string): void {
   const libraries = join(folder, names.libraries);
@@ -21,7 +21,7 @@ export function copyNode(folder: string): void {
   for (const path of loaded) copyProgram(path, join(libraries, basename(path)));
 }
 
-/** The command line of the Node.js that {@link copyNode} copied into a folder, without arguments. */
+/** The command line of the Node.js that {@link copyNode} copied into a directory, without arguments. */
 export function portableNode(folder: string): readonly string[] {
   return [join(folder, names.loader), "--library-path", join(folder, names.libraries), join(folder, names.node)];
 }

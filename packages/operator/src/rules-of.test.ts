@@ -30,7 +30,7 @@ test("grants reads of declared kinds and the requested writes, independent of th
   expect(rulesOf([second, first], [pods, status])).toEqual(rules);
 });
 
-test("a controller without owned kinds gets no finalizer rights", () => {
+test("a controller without owned kinds gets no finalizer permissions", () => {
   expect(rulesOf([defineController({ name: "a", for: ConfigMap, reconcile: none })])).toEqual([
     { apiGroups: [""], resources: ["configmaps"], verbs: reading },
     events,

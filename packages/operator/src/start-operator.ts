@@ -37,9 +37,9 @@ export interface LocalWebhooks {
 /** Options of {@link startOperator}. */
 export interface StartOperatorOptions {
   readonly operator: Operator;
-  /** A client with the operator's rights. It is not closed. */
+  /** A client with the operator's permissions. It is not closed. */
   readonly client: Client;
-  /** The operator's own folder, which survives restarts. */
+  /** The operator's own directory, which survives restarts. */
   readonly dataDir: string;
   /** Values of its servers' flags. */
   readonly flags?: FlagValues;

@@ -71,8 +71,8 @@ export class StoredCode {
 }
 
 /**
- * Stores the compiled code of files by name, for {@link StoredCode}. Of the files in the folder whose names start with `name`, one for each
- * version and set of options of Node.js, only the newest {@link maxFiles} are kept. Rejects if the folder is not writable or the disk is full.
+ * Stores the compiled code of files by name, for {@link StoredCode}. Of the files in the directory whose names start with `name`, one for each
+ * version and set of options of Node.js, only the newest {@link maxFiles} are kept. Rejects if the directory is not writable or the disk is full.
  */
 export async function storeCode(path: string, name: string, code: ReadonlyMap<string, Buffer>): Promise<void> {
   let offset = 0;

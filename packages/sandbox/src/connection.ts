@@ -62,7 +62,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
   };
 }
 
-// Node.js modules are loaded here only: with a transport of its own, the package runs in browsers.
+// Node.js modules are loaded here only: with its own transport, the package runs in browsers.
 async function createTransport(options: ConnectionOptions): Promise<Transport> {
   const { env } = process;
   const address = options.endpoint ?? env.KEELSON_SANDBOX_ENDPOINT ?? "127.0.0.1:9090";

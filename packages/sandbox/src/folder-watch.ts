@@ -3,20 +3,20 @@ import type { Connection } from "./connection.ts";
 import { FileChangeType, type WatchFilesResponse } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { call, callStream, SandboxError } from "./sandbox-error.ts";
 
-/** A change in a watched folder. */
+/** A change in a watched directory. */
 export interface FileChange {
   /**
-   * `rename`: `path` is the former name; the new one is a `create` if it is in the watched folder too. `chmod`: mode, owner or times changed.
-   * `lost`: changes were lost, since they were made faster than they were read, or there are too many folders; list the folder to find its
+   * `rename`: `path` is the former name; the new one is a `create` if it is in the watched directory too. `chmod`: mode, owner or times changed.
+   * `lost`: changes were lost, since they were made faster than they were read, or there are too many directories; list the directory to find its
    * state.
    */
   readonly type: "create" | "write" | "remove" | "rename" | "chmod" | "lost";
-  /** Relative to the watched folder; `.` is the folder itself. */
+  /** Relative to the watched directory; `.` is the directory itself. */
   readonly path: string;
   readonly isDirectory: boolean;
 }
 
-/** The changes of a watched folder, for one iteration. */
+/** The changes of a watched directory, for one iteration. */
 export interface FolderWatch extends AsyncIterable<FileChange>, AsyncDisposable {
   /** Ends the watch, also while an iteration waits. Idempotent. */
   close(): Promise<void>;

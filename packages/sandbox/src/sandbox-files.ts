@@ -30,7 +30,7 @@ const chunkBytes = 256 * 1024;
 /** Default limit of {@link SandboxFiles.read}. */
 const defaultMaxBytes = 64 * 1024 * 1024;
 
-/** The files of a sandbox. Paths are absolute, or relative to its work folder; every call has the rights of the sandbox's user. */
+/** The files of a sandbox. Paths are absolute, or relative to its work directory; every call has the permissions of the sandbox's user. */
 export class SandboxFiles {
   readonly #connection: Connection;
   readonly #key: SandboxKey;
@@ -78,7 +78,7 @@ export class SandboxFiles {
     return entryOf(await call(signal, () => files.write(requestsOf(start, content), { ...(signal && { signal }) })));
   }
 
-  /** The entries of a folder, by name. */
+  /** The entries of a directory, by name. */
   async list(path = ".", { signal }: CallOptions = {}): Promise<readonly FileEntry[]> {
     const entries: FileEntry[] = [];
     const list = () => this.#connection.files.list({ ...this.#key, path }, { ...(signal && { signal }) });
@@ -93,10 +93,10 @@ export class SandboxFiles {
   }
 
   /**
-   * Watches a folder, and with `recursive` those below it. Resolves when every later change is reported, so that none is missed between this
-   * call and the first iteration. The changes end when the folder is removed or renamed, and with the sandbox. Close the watch if you stop before.
+   * Watches a directory, and with `recursive` those below it. Resolves when every later change is reported, so that none is missed between this
+   * call and the first iteration. The changes end when the directory is removed or renamed, and with the sandbox. Close the watch if you stop before.
    *
-   * **Errors**: `FailedPrecondition` if it is not a folder, `ResourceExhausted` above the limits; while iterating `Unavailable` if the
+   * **Errors**: `FailedPrecondition` if it is not a directory, `ResourceExhausted` above the limits; while iterating `Unavailable` if the
    * connection is lost: changes may be missing.
    *
    * **Example**
@@ -110,12 +110,12 @@ export class SandboxFiles {
     return openFolderWatch(this.#connection, { ...this.#key, path }, options);
   }
 
-  /** Creates a folder and its parents. */
+  /** Creates a directory and its parents. */
   async makeDirectory(path: string, { signal }: CallOptions = {}): Promise<void> {
     await call(signal, () => this.#connection.files.makeDirectory({ ...this.#key, path }, { ...(signal && { signal }) }));
   }
 
-  /** Removes a file, or a folder with what is in it if `recursive`. */
+  /** Removes a file, or a directory with what is in it if `recursive`. */
   async remove(
     path: string,
     { recursive = false, signal }: CallOptions & { readonly recursive?: boolean } = {},

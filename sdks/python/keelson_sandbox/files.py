@@ -35,10 +35,10 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class FileChange:
-    """A change in a watched folder. `path` is relative to it; "." is the folder itself.
+    """A change in a watched directory. `path` is relative to it; "." is the directory itself.
 
-    `type` is create, write, remove, rename (`path` is the former name; the new one is a create if it is in the watched folder too), chmod (mode, owner
-    or times), or lost: changes were lost, since they were made faster than they were read, or there are too many folders.
+    `type` is create, write, remove, rename (`path` is the former name; the new one is a create if it is in the watched directory too), chmod (mode, owner
+    or times), or lost: changes were lost, since they were made faster than they were read, or there are too many directories.
     """
 
     type: str
@@ -47,7 +47,7 @@ class FileChange:
 
 
 class FolderWatch:
-    """The changes of a watched folder. Use it with `with`, or call `close`."""
+    """The changes of a watched directory. Use it with `with`, or call `close`."""
 
     def __init__(self, messages: Iterator[WatchFilesResponse]) -> None:
         """Use `SandboxFiles.watch`."""
@@ -80,7 +80,7 @@ class FolderWatch:
 
 
 class SandboxFiles:
-    """The files of a sandbox. Paths are absolute, or relative to its work folder; every call has the rights of the sandbox's user."""
+    """The files of a sandbox. Paths are absolute, or relative to its work directory; every call has the permissions of the sandbox's user."""
 
     def __init__(self, files: SandboxFilesClient, key: Dict[str, str]) -> None:
         self._files = files
@@ -110,9 +110,9 @@ class SandboxFiles:
         return _entry(self._files.write(_requests(start, content)))
 
     def watch(self, path: str, recursive: bool = False) -> FolderWatch:
-        """Watches a folder, and with `recursive` those below it. Every change after this call is reported.
+        """Watches a directory, and with `recursive` those below it. Every change after this call is reported.
 
-        The changes end when the folder is removed or renamed, and with the sandbox. Close the watch if you stop before:
+        The changes end when the directory is removed or renamed, and with the sandbox. Close the watch if you stop before:
 
         >>> with box.files.watch("src", recursive=True) as changes:
         ...     for change in changes:
@@ -121,7 +121,7 @@ class SandboxFiles:
         return FolderWatch(self._files.watch({**self._at(path), "recursive": recursive}))  # type: ignore[typeddict-item]
 
     def list(self, path: str = ".") -> List[FileEntry]:
-        """The entries of a folder, by name."""
+        """The entries of a directory, by name."""
         messages = self._files.list(self._at(path), CALL_TIMEOUT)  # type: ignore[arg-type]
         return [_entry(entry) for message in messages for entry in message.get("entries", [])]
 
@@ -129,11 +129,11 @@ class SandboxFiles:
         return _entry(self._files.stat(self._at(path), CALL_TIMEOUT))  # type: ignore[arg-type]
 
     def make_directory(self, path: str) -> None:
-        """Creates a folder and its parents."""
+        """Creates a directory and its parents."""
         self._files.make_directory(self._at(path), CALL_TIMEOUT)  # type: ignore[arg-type]
 
     def remove(self, path: str, recursive: bool = False) -> None:
-        """Removes a file, or a folder with what is in it if `recursive`."""
+        """Removes a file, or a directory with what is in it if `recursive`."""
         self._files.remove({**self._at(path), "recursive": recursive}, CALL_TIMEOUT)  # type: ignore[typeddict-item]
 
     def _at(self, path: str) -> Dict[str, str]:

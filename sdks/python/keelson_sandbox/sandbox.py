@@ -217,7 +217,7 @@ class Sandbox:
         outputs = {"stdout": bytearray(), "stderr": bytearray()}
         try:
             if stdin is not None:
-                # In a thread of its own: the command may wait for its output to be read.
+                # In its own thread: the command may wait for its output to be read.
                 threading.Thread(target=_send_input, args=(running, stdin), daemon=True).start()
             for chunk in running.output():
                 output = outputs[chunk.stream]

@@ -25,7 +25,7 @@ _GRACE = 5.0
 
 
 class HttpTransport:
-    """Sends each call over a connection of its own, so that threads can share it."""
+    """Sends each call over its own connection, so that threads can share it."""
 
     def __init__(
         self,

@@ -32,13 +32,13 @@ with Sandbox.create(image="host", command=["sh", "-c", "echo up; exec sleep 600"
     rest = box.command(running.id).output(offset=chunks[0].next_offset)
     assert stdout_of(rest) == b"caught\n"
 
-    box.files.make_directory("folder")
-    box.files.write("folder/data", (data[start : start + 700_000] for start in range(0, len(data), 700_000)), mode=0o600)
-    assert box.files.read("folder/data") == data
-    assert [(entry.name, entry.size, entry.mode) for entry in box.files.list("folder")] == [("data", len(data), 0o600)]
-    box.files.remove("folder", recursive=True)
+    box.files.make_directory("directory")
+    box.files.write("directory/data", (data[start : start + 700_000] for start in range(0, len(data), 700_000)), mode=0o600)
+    assert box.files.read("directory/data") == data
+    assert [(entry.name, entry.size, entry.mode) for entry in box.files.list("directory")] == [("data", len(data), 0o600)]
+    box.files.remove("directory", recursive=True)
     try:
-        box.files.read("folder/data")
+        box.files.read("directory/data")
         raise AssertionError("read a removed file")
     except SandboxError as error:
         assert error.code == "NotFound", error.code

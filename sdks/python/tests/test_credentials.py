@@ -35,8 +35,8 @@ class CredentialsTest(unittest.TestCase):
 
     def test_are_the_service_accounts_in_a_pod_and_read_before_each_call(self):
         os.environ["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
-        with tempfile.TemporaryDirectory() as folder:
-            file = os.path.join(folder, "token")
+        with tempfile.TemporaryDirectory() as directory:
+            file = os.path.join(directory, "token")
             with mock.patch.object(credentials, "_POD_TOKEN_FILE", file):
                 found = find_cluster_credentials()
                 for token in ("first", "second"):
@@ -55,8 +55,8 @@ class CredentialsTest(unittest.TestCase):
         self.assertEqual((found.token(), found.certificate, found.key), (None, "C", "K"))
 
     def test_prefer_the_token_file_to_the_token_while_it_can_be_read(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.user = {"token": "abc", "tokenFile": os.path.join(folder, "token")}
+        with tempfile.TemporaryDirectory() as directory:
+            self.user = {"token": "abc", "tokenFile": os.path.join(directory, "token")}
             found = find_cluster_credentials()
             self.assertEqual(found.token(), "abc")
             with open(self.user["tokenFile"], "w", encoding="utf-8") as opened:

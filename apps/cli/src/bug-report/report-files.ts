@@ -41,7 +41,7 @@ export class ReportFiles {
   }
 
   /**
-   * Writes a gzipped tar archive that only its owner can read, with all files in the folder `root`. The file appears when it is complete.
+   * Writes a gzipped tar archive that only its owner can read, with all files in the directory `root`. The file appears when it is complete.
    * Resolves to its size in bytes. **Errors**: rejects with `EEXIST` if the file exists.
    */
   async write(file: string, root: string): Promise<number> {

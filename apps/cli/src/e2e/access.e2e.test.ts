@@ -27,7 +27,7 @@ test("grants the node its own Pods, status and lease, and nothing else", async (
   const user = `system:node:${node}`;
   expect(await can(user, "patch", `nodes/${node}`, "--subresource=status")).toBe("yes");
   expect(await can(user, "list", "pods")).toBe("yes");
-  // Its rights follow from its Pods, and it has none.
+  // Its permissions follow from its Pods, and it has none.
   expect(await can(user, "patch", "pods", "--subresource=status")).toBe("no");
   expect(await can(user, "get", "secrets")).toBe("no");
   expect(await can(user, "patch", `leases/${node}`, "-n", "kube-node-lease")).toBe("yes");
@@ -53,7 +53,7 @@ test("denies the controllers Secrets and RBAC changes, and the garbage collector
   expect(await can(collector, "escalate", "clusterroles.rbac.authorization.k8s.io")).toBe("no");
 });
 
-test("runs every kind of workload with these rights and without a single rejection", { timeout: 120_000 }, async () => {
+test("runs every kind of workload with these permissions and without a single rejection", { timeout: 120_000 }, async () => {
   const { kubectl } = keelson;
   const container = ["--image=none", "--", "/bin/sh", "-c", "sleep 1000"];
   await kubectl("create", "namespace", "work");

@@ -20,7 +20,7 @@ import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 /** Number of kills across all lanes. */
 const kills = Number(process.env["KEELSON_CRASH_KILLS"] ?? 100);
-/** Servers that are killed in parallel, each with its own folder, writers and watchers. */
+/** Servers that are killed in parallel, each with its own directory, writers and watchers. */
 const lanes = 2;
 const writers = 6;
 /** A short history, so that some watches get 410. */

@@ -37,7 +37,7 @@ const values = {
   image: { pullPolicy: "Never" },
   middleware: { toolImage: `docker.io/keelson/middleware-agent:${version}` },
   mpi: { toolImage: `docker.io/keelson/mpi-worker:${version}` },
-  // A container cannot nest bubblewrap without more rights.
+  // A container cannot nest bubblewrap without more permissions.
   sandboxes: { driver: "process" },
   testplane: {
     extraRules: [{ apiGroups: [""], resources: ["configmaps"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
@@ -124,7 +124,7 @@ test("verify finds nothing wrong with any operator", async () => {
   expect(output.match(/ ok$/gm)).toHaveLength(20);
 });
 
-test("runs an integration test with the rights that the values grant", async () => {
+test("runs an integration test with the permissions that the values grant", async () => {
   const output = await onCluster("testplane", "run", join(root, "examples/testplane/hello.yaml"));
   expect(output).toContain("Succeeded");
 });

@@ -7,7 +7,7 @@ import { output, tsc, vitest } from "../testing/tools.ts";
 const root = fileURLToPath(new URL("../../../..", import.meta.url));
 const built = fileURLToPath(new URL("../../dist", import.meta.url));
 
-/** A folder inside the repository, so that imports resolve as they do for a reader. */
+/** A directory inside the repository, so that imports resolve as they do for a reader. */
 let dir: string;
 
 beforeEach(() => {

@@ -18,7 +18,7 @@ beforeAll(async () => {
   for (const mpi of ["openmpi", "mpich"])
     execFileSync(`mpicc.${mpi}`, ["-O2", "-o", join(folder.path, `pi-${mpi}`), join(examples, "mpi/pi.c")]);
   keelson = await startTestKeelson(folder.path);
-  await keelson.kubectl("apply", "-f", join(families, "rights.yaml"));
+  await keelson.kubectl("apply", "-f", join(families, "permissions.yaml"));
 });
 afterAll(async () => {
   // Programs outlive `keelson up`.

@@ -8,7 +8,7 @@ import { startApiServerProcess } from "../testing/api-server-process.ts";
 import { counted, type Counted } from "../testing/crash-writers.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-/** A folder whose space can be exhausted. */
+/** A directory whose space can be exhausted. */
 interface Cramped extends Disposable {
   /** Takes away the remaining space. */
   fill(pid: number): void;
@@ -99,7 +99,7 @@ test.each([
       }
       if (!isStatusError(refusal)) throw new Error("no Status", { cause: refusal });
       expect(refusal.status).toMatchObject({ reason: "InsufficientStorage", code: 507 });
-      expect(refusal.message).toBe("the storage could not write: no space left for the data folder");
+      expect(refusal.message).toBe("the storage could not write: no space left for the data directory");
       const together = await Promise.allSettled(Array.from({ length: 16 }, (_, index) => create(client, `refused-${index}`)));
       for (const { status } of together) expect(status).toBe("rejected");
       expect(await names(client)).toEqual([...stored].sort());

@@ -36,7 +36,7 @@ const hasStep =
       (step) => step.action.startsWith(action) && (target === undefined || step.target === target),
     ) ?? false;
 
-/** A `keelson up` that is killed and restarted on the same folder, with a new client each time. */
+/** A `keelson up` that is killed and restarted on the same directory, with a new client each time. */
 async function startKillable(dir: string) {
   let keelson: TestKeelson = await startTestKeelson(dir, "--only", "cluster,middleware");
   let client = await keelson.client();
@@ -149,7 +149,7 @@ test("kill -9 of up during a cold change under a live writer: each Pod restarts 
   expect(processesOf(folder.path)).toEqual([]);
 });
 
-test("provisions an App from a separate process with exactly the documented rights and a lease", {
+test("provisions an App from a separate process with exactly the documented permissions and a lease", {
   timeout: 600_000,
 }, async () => {
   using folder = temporaryFolder();
@@ -164,7 +164,7 @@ test("provisions an App from a separate process with exactly the documented righ
   const body = { spec: { config: { redisConfig: { maxmemory: "64mb", databases: "32" } } } };
   await admin.patch(App, { namespace, name: "cache" }, { type: "merge", body });
   await watched(admin, App, "cache", isDone(2));
-  // No request was denied, and no unneeded right is granted.
+  // No request was denied, and no unneeded permission is granted.
   expect(operator.output()).not.toMatch(/forbidden/i);
   const own = await connect({ kubeconfig });
   onTestFinished(() => own.close());

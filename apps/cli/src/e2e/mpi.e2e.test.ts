@@ -31,7 +31,7 @@ afterAll(async () => {
   folder[Symbol.dispose]();
 });
 
-/** A folder for the ranks of one test, with the pi example compiled with Open MPI. Releases them even if the test fails. */
+/** A directory for the ranks of one test, with the pi example compiled with Open MPI. Releases them even if the test fails. */
 function rankFolder(): { readonly dir: string; readonly go: () => void } {
   const dir = mkdtempSync(join(folder.path, "ranks-"));
   const go = (): void => writeFileSync(join(dir, "go"), "");

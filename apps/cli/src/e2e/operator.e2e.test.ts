@@ -43,7 +43,7 @@ async function appears(client: Client, type: ResourceType, name: RegExp): Promis
 /** Fields that the schema defaults. */
 const mpiDefaults = { memoryAllocationMode: "FixedPerCoreMemory", memoryAllocationSize: 2, mpiImplementation: "Auto" } as const;
 
-/** A workload per operator that exercises all of its rights. Middleware has a separate test. */
+/** A workload per operator that exercises all of its permissions. Middleware has a separate test. */
 const works: readonly (readonly [Operator, (client: Client) => Promise<void>])[] = [
   [
     robots,
@@ -55,7 +55,7 @@ const works: readonly (readonly [Operator, (client: Client) => Promise<void>])[]
   [
     testplane,
     async (client) => {
-      // The operator may read CustomResourceDefinitions; an administrator grants rights on the objects of tests.
+      // The operator may read CustomResourceDefinitions; an administrator grants permissions on the objects of tests.
       const selector = { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", name: "robots.none" };
       const step = { name: "look", timeoutSeconds: 1, resource: { selector }, readyCondition: exists };
       await client.create(IntegrationTest, {
@@ -127,7 +127,7 @@ test("a second replica reports standby and the lease holder, and becomes ready o
 });
 
 test.each(works.map(([operator, work]) => ({ name: operator.name, operator, work })))(
-  "$name runs from outside with the rights of its rules and no others: it leads, works, and nothing is forbidden to it",
+  "$name runs from outside with the permissions of its rules and no others: it leads, works, and nothing is forbidden to it",
   { timeout: 300_000 },
   async ({ operator, work }) => {
     const kubeconfig = await operatorKubeconfig(up, admin, operator, folder.path);

@@ -89,7 +89,7 @@ test("controllers that are killed return to the ports of their servers", async (
   for (const port of ports) await expect.poll(() => isListening(port)).toBe(true);
 });
 
-test("no process outlives a killed keelson up, and the data folder is free again immediately", async () => {
+test("no process outlives a killed keelson up, and the data directory is free again immediately", async () => {
   using folder = temporaryFolder();
   const first = await startTestKeelson(folder.path, "--only", "cluster");
   const ours = (): readonly unknown[] => processesOf(`--data-dir ${first.dataDir}`);
@@ -102,7 +102,7 @@ test("no process outlives a killed keelson up, and the data folder is free again
   expect(ours()).toEqual([]);
 });
 
-test("names the process that uses the data folder", async () => {
+test("names the process that uses the data directory", async () => {
   using folder = temporaryFolder();
   await using keelson = await startTestKeelson(folder.path, "--only", "apiserver");
   await using second = startKeelson(upArguments(folder.path));

@@ -12,7 +12,7 @@ import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts"
 import { startTcpProxy } from "../testing/tcp-proxy.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-/* The tests share a `keelson up`. Each has robots of its own, which its Job selects by the label `env`. */
+/* The tests share a `keelson up`. Each has robots of its own, which its Job selects by the `env` label. */
 
 const namespace = "default";
 const folder = temporaryFolder();

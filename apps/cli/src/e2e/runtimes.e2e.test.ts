@@ -333,7 +333,7 @@ test("bubblewrap exposes the machine's programs read-only and hides its processe
 
 test("bubblewrap runs an imported image with its files, program, environment, working directory and user", async () => {
   const unpacked = "example.org/busybox:unpacked";
-  // Another user must be able to traverse to the data folder.
+  // Another user must be able to traverse to the data directory.
   chmodSync(folder.path, 0o711);
   const archive = join(home, "unpacked.tar");
   const words = { Entrypoint: ["/bin/sh", "-c"], Cmd: ["cat /etc/motd; echo $FROM_IMAGE; pwd; id -u"] };

@@ -122,7 +122,7 @@ describe.each([
     expect(run.output()).toContain("33 101");
   });
 
-  test("cp copies files and folders in both directions", async () => {
+  test("cp copies files and directories in both directions", async () => {
     const from = join(folder.path, `from-${env.KUBECTL_REMOTE_COMMAND_WEBSOCKETS}`);
     mkdirSync(join(from, "sub"), { recursive: true });
     const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, index) => (index * 31) % 251));

@@ -38,7 +38,7 @@ async function killAndReconnect(): Promise<Client> {
   return client;
 }
 
-/** A folder for the programs of one test. Releases them even if the test fails. */
+/** A directory for the programs of one test. Releases them even if the test fails. */
 function programFolder(): { readonly dir: string; readonly go: () => void } {
   const dir = mkdtempSync(join(folder.path, "programs-"));
   const go = (): void => writeFileSync(join(dir, "go"), "");

@@ -41,7 +41,7 @@ afterAll(async () => {
   folder[Symbol.dispose]();
 });
 
-/** Writes an `npx` that runs the built `keelson`, whose agents connect to this test's broker. Returns its folder. */
+/** Writes an `npx` that runs the built `keelson`, whose agents connect to this test's broker. Returns its directory. */
 function writeNpx(broker: string): string {
   const bin = join(dir, "bin");
   mkdirSync(bin);

@@ -35,7 +35,7 @@ describe("a keelson up with every component", () => {
     expect([...components]).toEqual(["apiserver", "metrics", "cluster", "node", "robots", "middleware", "sandboxes"]);
   });
 
-  test("rejects a second up on the same folder and continues to run", async () => {
+  test("rejects a second up on the same directory and continues to run", async () => {
     await using second = startKeelson(upArguments(folder.path));
     expect(await second.exited).toBe(1);
     expect(second.output()).toContain(String(keelson.process.child.pid));

@@ -12,7 +12,7 @@ const run = promisify(execFile);
 const page = readFileSync(fileURLToPath(new URL("../../../../docs/how-to/webhooks.md", import.meta.url)), "utf8");
 const built = fileURLToPath(new URL("../../dist", import.meta.url));
 
-/** A folder inside the repository, so that imports resolve as they do for a reader. */
+/** A directory inside the repository, so that imports resolve as they do for a reader. */
 let dir: string;
 
 beforeEach(() => {

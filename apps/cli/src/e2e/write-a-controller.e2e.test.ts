@@ -16,7 +16,7 @@ const page = readFileSync(fileURLToPath(new URL("../../../../docs/tutorials/writ
 const built = fileURLToPath(new URL("../../dist", import.meta.url));
 const tenantType: ResourceType = { group: "example.com", version: "v1", kind: "Tenant", plural: "tenants", scope: "Cluster" };
 
-/** A folder inside the repository, so that imports resolve as they do for a reader. */
+/** A directory inside the repository, so that imports resolve as they do for a reader. */
 let dir: string;
 
 beforeEach(() => {

@@ -50,7 +50,7 @@ export function valuesSchema(operators: readonly Operator[], version: string): T
       keep: flag("keep them, and so all user objects, when the chart is uninstalled with Helm", true),
     }),
     rbac: group("Roles for users.", {
-      aggregate: flag("add the rights on the custom kinds to the ClusterRoles view, edit and admin", true),
+      aggregate: flag("add the permissions on the custom kinds to the ClusterRoles view, edit and admin", true),
     }),
     bindAddress: Type.String({
       description:
@@ -169,8 +169,8 @@ const familyValues: Readonly<Record<string, Readonly<Record<string, TSchema>>>> 
         resources: resources("32Mi", "128Mi"),
       }),
     }),
-    exec: group("The server of `keelson robots exec`, for users with the right to create `tasks/exec`.", {
-      enabled: flag("run the server on port 8443 of a Service of its own, over TLS", false),
+    exec: group("The server of `keelson robots exec`, for users with permission to create `tasks/exec`.", {
+      enabled: flag("run the server on port 8443 of its own Service, over TLS", false),
       service: group("The Service `keelson-robots-exec`.", {
         type: choice("type of the Service", ["ClusterIP", "NodePort", "LoadBalancer"], "ClusterIP"),
         annotations: map("annotations of the Service"),

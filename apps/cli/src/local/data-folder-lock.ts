@@ -2,10 +2,10 @@ import { type FolderLock, lockFolder } from "@keelson/execution/files";
 import { DataFolderError } from "./data-folder.ts";
 
 /**
- * Locks a data folder for this process. On a full disk there is no lock, so that reads can still be served; the storage has a lock of
+ * Locks a data directory for this process. On a full disk there is no lock, so that reads can still be served; the storage has a lock of
  * its own.
  *
- * **Errors**: {@link DataFolderError}, naming the process that uses the folder.
+ * **Errors**: {@link DataFolderError}, naming the process that uses the directory.
  */
 export async function lockDataFolder(dataDir: string, random: () => number): Promise<FolderLock> {
   try {

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 import { createDataFolder } from "./data-folder.ts";
 
-it("creates the folder and its parents, and accepts an existing one", async () => {
+it("creates the directory and its parents, and accepts an existing one", async () => {
   using base = temporaryFolder();
   const folder = join(base.path, "a", "b", "c");
   await createDataFolder(folder);
@@ -12,7 +12,7 @@ it("creates the folder and its parents, and accepts an existing one", async () =
   expect(existsSync(folder)).toBe(true);
 });
 
-it("closes a folder that other users could read or change", async () => {
+it("closes a directory that other users could read or change", async () => {
   using base = temporaryFolder();
   const folder = join(base.path, "open");
   mkdirSync(folder);
@@ -21,7 +21,7 @@ it("closes a folder that other users could read or change", async () => {
   expect(statSync(folder).mode & 0o777).toBe(0o711);
 });
 
-it("names the flag, the folder and the reason when creation fails", async () => {
+it("names the flag, the directory and the reason when creation fails", async () => {
   using base = temporaryFolder();
   const file = join(base.path, "file");
   writeFileSync(file, "");
@@ -30,6 +30,6 @@ it("names the flag, the folder and the reason when creation fails", async () => 
   );
 });
 
-it.runIf(existsSync("/proc/self"))("rejects instead of hanging on a file system that rejects new folders", async () => {
+it.runIf(existsSync("/proc/self"))("rejects instead of hanging on a file system that rejects new directories", async () => {
   await expect(createDataFolder("/proc/none/data")).rejects.toThrow("--data-dir: /proc/none/data cannot be created: ENOENT");
 });

@@ -1,21 +1,21 @@
 import { chmod, mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 
-/** The data folder cannot be created. The message names the folder and the remedy. */
+/** The data directory cannot be created. The message names the directory and the remedy. */
 export class DataFolderError extends Error {
   override readonly name = "DataFolderError";
   readonly code = "DataFolder";
 }
 
 /**
- * Creates the data folder and its parents, and closes it to other users. Throws a {@link DataFolderError}.
+ * Creates the data directory and its parents, and closes it to other users. Throws a {@link DataFolderError}.
  *
- * Each level is created separately, because a recursive `mkdir` never settles on a file system that rejects new folders (`/proc`).
+ * Each level is created separately, because a recursive `mkdir` never settles on a file system that rejects new directories (`/proc`).
  */
 export async function createDataFolder(path: string): Promise<void> {
   try {
     await createFolder(path);
-    // Programs of Pods run as other users and have their root file systems below, so the folder stays searchable.
+    // Programs of Pods run as other users and have their root file systems below, so the directory stays searchable.
     await chmod(path, 0o711);
   } catch (error) {
     throw new DataFolderError(

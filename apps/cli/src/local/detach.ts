@@ -29,7 +29,7 @@ const waitingParent = "KEELSON_DETACHED";
 const program = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
 /**
- * Starts `keelson up` in a session of its own, which outlives this process and its terminal. Resolves when it is ready or has exited.
+ * Starts `keelson up` in its own session, which outlives this process and its terminal. Resolves when it is ready or has exited.
  * It writes its output to `DIR/keelson.out`.
  */
 export async function startDetached({ dataDir, args, signal, print }: DetachOptions): Promise<Detached> {

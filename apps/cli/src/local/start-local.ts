@@ -62,7 +62,7 @@ export interface Local {
   readonly kubeconfig: string;
   /** Addresses by name: `apiserver`, `metrics` and those of the operators' servers. */
   readonly endpoints: Endpoints;
-  /** Opens a client with all rights. It is closed by {@link stop}. */
+  /** Opens a client with all permissions. It is closed by {@link stop}. */
   openClient(): Promise<Client>;
   /** Stops all components in reverse starting order. */
   stop(): Promise<void>;
@@ -132,7 +132,7 @@ class RunningLocal implements Local {
     for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
   }
 
-  /** Locks the data folder and reserves its addresses. */
+  /** Locks the data directory and reserves its addresses. */
   async #lock(): Promise<AddressBlock> {
     const lock = await lockDataFolder(this.dataDir, Math.random);
     this.#stops.push(() => lock.release());
@@ -141,7 +141,7 @@ class RunningLocal implements Local {
     if (addresses.hasMoved)
       this.#options.log.warn(
         { network: addresses.podNetwork },
-        "the address block of this data folder is in use by another one; using a new block",
+        "the address block of this data directory is in use by another one; using a new block",
       );
     await addresses.record();
     return addresses;

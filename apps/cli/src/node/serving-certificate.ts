@@ -10,7 +10,7 @@ const validMs = 365 * dayMs;
 const renewMs = 60 * dayMs;
 
 /**
- * The certificate of the kubelet's HTTPS API, of an authority of its own, as kubelets create one unless the cluster signs it. Stored in
+ * The certificate of the kubelet's HTTPS API, of its own authority, as kubelets create one unless the cluster signs it. Stored in
  * `folder`, and replaced at a start within 60 days of its expiry or with another address.
  */
 export async function servingCertificate(folder: string, address: string, now = Date.now()): Promise<KeyPair> {

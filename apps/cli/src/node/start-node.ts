@@ -35,7 +35,7 @@ import { servingCertificate } from "./serving-certificate.ts";
 
 /** Options of {@link startNode}. */
 export interface NodeOptions {
-  /** The cluster, with the rights of the user who joins the node. */
+  /** The cluster, with the permissions of the user who joins the node. */
   readonly connection: Connection;
   readonly dataDir: string;
   /** Default: the name of the node that the connection belongs to, otherwise this machine's host name. */
@@ -148,7 +148,7 @@ class JoinedNode implements RunningNode {
       hostIP: address,
       ...(podBlock === undefined ? { sharesHostAddress: true } : { podAddresses: podBlock.range }),
       serverPort: port,
-      // A node has no right to read them.
+      // A node has no permission to read them.
       followsEndpointSlices: false,
       apiServer: apiServerOf(connection.transport),
       issueToken: issueTokensBy(client),

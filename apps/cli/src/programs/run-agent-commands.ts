@@ -13,7 +13,7 @@ export function runAgentCommands(
 ): Promise<number> {
   return runProgram(process.argv.slice(2), (setExitCode) => {
     const program = new Command("keelson")
-      .description("The commands of an agent's image. The image `keelson` has all commands.")
+      .description("The commands of an agent's image. The `keelson` image has all commands.")
       .helpOption("-h, --help", "print this help")
       .showHelpAfterError("(run with --help for usage)")
       .exitOverride();

@@ -1,5 +1,5 @@
 import { agentCommand } from "@keelson/sandboxes/agent";
 import { runAgentCommands } from "./run-agent-commands.ts";
 
-/* The program of the image `sandbox-agent`. */
+/* The program of the `sandbox-agent` image. */
 process.exit(await runAgentCommands({ name: "sandboxes", commandName: "sandbox" }, [agentCommand]));

@@ -39,7 +39,7 @@ export function startKeelson(args: readonly string[], options: StartOptions = {}
   return startNodeProgram([command, ...args], options);
 }
 
-/** A descriptor of the root folder that every process of {@link startKeelson} inherits. No program that it runs may get it. */
+/** A descriptor of the root directory that every process of {@link startKeelson} inherits. No program that it runs may get it. */
 export const inheritedDescriptor = 40;
 
 /** Starts Node.js with {@link inheritedDescriptor}. */

@@ -11,7 +11,7 @@ import { type KeelsonProcess, startKeelson } from "./keelson-process.ts";
 import type { TestKeelson } from "./local-keelson.ts";
 
 /**
- * Grants an operator's service account exactly the rights that it has on a cluster, and writes a kubeconfig with its token below
+ * Grants an operator's service account exactly the permissions that it has on a cluster, and writes a kubeconfig with its token below
  * `dir`. Resolves to the path of the kubeconfig.
  */
 export async function operatorKubeconfig(up: TestKeelson, admin: Client, operator: Operator, dir: string): Promise<string> {

@@ -21,13 +21,13 @@ function allProcesses(): ProcessEntry[] {
   });
 }
 
-/** All processes whose command line contains `text`, for example a folder. */
+/** All processes whose command line contains `text`, for example a directory. */
 export function processesOf(text: string): readonly { readonly pid: number; readonly command: string }[] {
   return allProcesses().filter(({ command }) => command.includes(text));
 }
 
 /**
- * Whether a process names a folder in its command line, working directory or environment. Mounts prove nothing: every process of the
+ * Whether a process names a directory in its command line, working directory or environment. Mounts prove nothing: every process of the
  * machine sees those of a container runtime.
  */
 function namesFolder({ pid, command }: ProcessEntry, folder: string): boolean {
@@ -71,7 +71,7 @@ function withDescendants(all: readonly ProcessEntry[], isRoot: (process: Process
   return found;
 }
 
-/** Kills all processes that use a folder, and their descendants, because Pods outlive `keelson up`. */
+/** Kills all processes that use a directory, and their descendants, because Pods outlive `keelson up`. */
 export function killProcessesOf(folder: string): void {
   const all = allProcesses().filter(({ pid }) => pid !== process.pid);
   for (const pid of withDescendants(all, (each) => namesFolder(each, folder))) {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { killProcessesOf } from "./processes-of.ts";
 
-/** Creates a folder that is removed at the end of its scope together with all processes that use it: `using folder = temporaryFolder()`. */
+/** Creates a directory that is removed at the end of its scope together with all processes that use it: `using directory = temporaryFolder()`. */
 export function temporaryFolder(): { readonly path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "keelson-"));
   return {

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 
-/** Runs a Node.js program in a folder and resolves to its output. Rejects with the output if it fails. */
+/** Runs a Node.js program in a directory and resolves to its output. Rejects with the output if it fails. */
 export async function output(cwd: string, ...args: readonly string[]): Promise<string> {
   try {
     return (await promisify(execFile)(process.execPath, args, { cwd, env: { ...process.env, NO_COLOR: "1" } })).stdout;

@@ -4,12 +4,12 @@ import type { Row } from "./live-view.ts";
 
 /** Services of one part of the tour. */
 export interface TourContext {
-  /** Has all rights. */
+  /** Has all permissions. */
   readonly client: Client;
   readonly clock: Clock;
-  /** The data folder of `keelson up`. */
+  /** The data directory of `keelson up`. */
   readonly dataDir: string;
-  /** A folder for this part only. */
+  /** A directory for this part only. */
   readonly dir: string;
   readonly kubeconfig: string;
   /** Addresses of the operators' servers, by name. */

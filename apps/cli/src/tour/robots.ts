@@ -63,7 +63,7 @@ function startRobot(robotId: string, token: string, { dir: parent, endpoints }: 
     "--work-dir",
     join(dir, "tasks"),
   ];
-  // In a session of its own, so that Ctrl-C reaches the tour only, which then stops its robots in order.
+  // In its own session, so that Ctrl-C reaches the tour only, which then stops its robots in order.
   const child = spawn(
     process.execPath,
     [command, "robots", "agent", ...flags, "--label", "env=demo", "--stop-tasks-on-exit", "--log-level", "info"],
@@ -73,7 +73,7 @@ function startRobot(robotId: string, token: string, { dir: parent, endpoints }: 
     },
   );
   closeSync(log);
-  // If an agent of a killed run still serves this work folder, the new one logs that and exits.
+  // If an agent of a killed run still serves this work directory, the new one logs that and exits.
   child.on("error", () => {});
   return child;
 }

@@ -16,7 +16,7 @@ import { testplaneTour } from "./testplane.ts";
 /** Options of {@link runTour}. */
 export interface TourOptions {
   readonly local: Local;
-  /** Has all rights. */
+  /** Has all permissions. */
   readonly client: Client;
   /** Names of the running operators. */
   readonly families: readonly string[];

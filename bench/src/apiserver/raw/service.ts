@@ -7,7 +7,7 @@ export type Service =
   | { readonly kind: "kubernetes"; readonly target: HttpTarget }
   | { readonly kind: "etcd"; readonly url: string };
 
-/** One client of a service, with a connection of its own. */
+/** One client of a service, with its own connection. */
 export interface ServiceClient {
   /** Creates an object of 2 KB. */
   create(name: string): Promise<unknown>;

@@ -2,7 +2,7 @@ import { createInterface } from "node:readline";
 import { connectService, type Service } from "./service.ts";
 
 /**
- * Opens watches, each on a connection of its own, in a process of its own. Arguments: SERVICE (JSON) COUNT. Prints `ready`, and for each
+ * Opens watches, each on its own connection, in its own process. Arguments: SERVICE (JSON) COUNT. Prints `ready`, and for each
  * line of input the number of events received so far, once that is at least the number in the line.
  */
 const [json = "", text = "0"] = process.argv.slice(2);

@@ -3,7 +3,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { Service } from "./service.ts";
 
-/** Watchers in a process of their own. */
+/** Watchers in their own process. */
 export interface Watchers extends AsyncDisposable {
   /** Resolves with the number of events received when it is at least `count`. */
   received(count: number): Promise<number>;

@@ -73,7 +73,7 @@ function figuresOf(watchers: number, runs: Readonly<Record<keyof Servers, readon
   return [
     ...figure("creates", "1/s", "perSecond"),
     ...figure("duration, p99", "ms", "p99Ms"),
-    ...figure("processor time of the server per create", "us", "processorUs"),
+    ...figure("CPU time of the server per create", "us", "processorUs"),
     ...(watchers === 0 ? [] : figure("events delivered", "1/s", "eventsPerSecond")),
   ];
 }

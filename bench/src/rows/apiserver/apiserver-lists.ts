@@ -10,7 +10,7 @@ import { measurePeer } from "../../missing-peer.ts";
 const objects = 10_000;
 const clients = 16;
 const rounds = 7;
-/** A list whose processor time is compared takes many ticks of the system's accounting. */
+/** A list whose CPU time is compared takes many ticks of the system's accounting. */
 const listsPerRound = 3;
 
 /** Full lists in JSON over HTTPS, alternating with kube-apiserver. The client counts the bytes and does not parse them. */
@@ -58,7 +58,7 @@ async function figuresFor(keelson: ServerProcess, kube: ServerProcess | undefine
       note: `2-KB objects; median of ${rounds} alternating runs`,
     };
   };
-  return [figure("time", "wallMs"), figure("processor time of the server", "processorMs")];
+  return [figure("time", "wallMs"), figure("CPU time of the server", "processorMs")];
 }
 
 async function listCost(server: ServerProcess): Promise<ListCost> {

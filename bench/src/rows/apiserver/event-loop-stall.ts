@@ -23,7 +23,7 @@ export const eventLoopStall: Benchmark = {
         const longest = await server.takeLongestTurns();
         const note = `${durationMs / 1000} s, ${clients} clients, ${watchers} watchers, ${Math.round(perSecond)} creates/s`;
         return [
-          { name: "api server: longest turn of the event loop, processor time", unit: "ms", ours: longest.processorMs, note },
+          { name: "api server: longest turn of the event loop, CPU time", unit: "ms", ours: longest.processorMs, note },
           { name: "api server: longest turn of the event loop, wall clock", unit: "ms", ours: longest.wallMs, note },
         ];
       } finally {

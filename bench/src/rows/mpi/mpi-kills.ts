@@ -63,13 +63,13 @@ const faults: readonly Fault[] = [
   { name: "launcher killed", inject: signal("launcher", "SIGKILL") },
   { name: "launcher frozen", inject: signal("launcher", "SIGSTOP") },
   { name: "Pod of the launcher deleted", inject: (target) => deletePod(target, "launcher") },
-  // In a network namespace of its own only: the rules affect every program.
+  // In its own network namespace only: the rules affect every program.
   ...(isOwnNetwork() ? [{ name: "worker 1 cut off the network", inject: cutOff, undo: restoreNetwork }] : []),
 ];
 
 /**
  * The kill matrix: what is killed, frozen or cut off in a running job of two ranks, the time until its status is Failed, and the status's message.
- * Needs both MPIs. The network is only cut in a network namespace of its own: `unshare -n sh -c 'ip link set lo up; npm run bench -- --only mpi-kills'`.
+ * Needs both MPIs. The network is only cut in its own network namespace: `unshare -n sh -c 'ip link set lo up; npm run bench -- --only mpi-kills'`.
  */
 export const mpiKills: Benchmark = {
   name: "mpi-kills",

@@ -5,7 +5,7 @@ import { startLocalKeelson } from "../../local-keelson.ts";
 
 const runs = 5;
 
-/** From `keelson up` with an empty data folder to `ready`. */
+/** From `keelson up` with an empty data directory to `ready`. */
 export const coldStart: Benchmark = {
   name: "cold-start",
   async run() {
@@ -21,7 +21,7 @@ export const coldStart: Benchmark = {
     }
     return [
       {
-        name: "keelson up -> ready, empty folder, median",
+        name: "keelson up -> ready, empty directory, median",
         unit: "ms",
         ours: percentile(first, 0.5),
         peer: { name: "node -e 0", value: percentile(bare, 0.5) },

@@ -147,7 +147,7 @@ async function measureStarts(load: Load): Promise<readonly Figure[]> {
   return [...figures, ...parts, { name: "DeleteSandbox, p50", unit: "ms", ours: percentile(deleted, 0.5) }];
 }
 
-/** Time from the call to the end of a program in namespaces of its own. */
+/** Time from the call to the end of a program in its own namespaces. */
 function startBubblewrap(): number {
   const folders = ["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"];
   const links = ["--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"];
@@ -210,7 +210,7 @@ function countLeft(dir: string): Leftovers {
     Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1] ?? 0) / 1024;
   return {
     descriptors: agents.reduce((sum, pid) => sum + count(`/proc/${pid}/fd`), 0),
-    // Each has a mount namespace of its own.
+    // Each has its own mount namespace.
     mounts: agents.reduce((sum, pid) => sum + readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n").length, 0),
     cgroups: parents.reduce(
       (sum, parent) => sum + (existsSync(parent) ? readdirSync(parent).filter(isProgramGroup).length : 0),
@@ -223,7 +223,7 @@ function countLeft(dir: string): Leftovers {
 
 const isProgramGroup = (name: string): boolean => /^keelson-[0-9a-f]{16}$/.test(name);
 
-/** The agents whose folders are below `dir`. */
+/** The agents whose directories are below `dir`. */
 function agentPids(dir: string): readonly string[] {
   return readdirSync("/proc").filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;

@@ -43,7 +43,7 @@ export const backupStorage = Type.Object(
           region: Type.Optional(Type.String({ description: "Region. Default: auto.", maxLength: 100 })),
           prefix: Type.Optional(
             Type.String({
-              description: "Folder in the bucket. Its segments must not be . or ..",
+              description: "Directory in the bucket. Its segments must not be . or ..",
               pattern: `^${prefixSegment}(/${prefixSegment})*$`,
               maxLength: 500,
             }),
@@ -141,7 +141,7 @@ export const transferStatus = Type.Object(
     uid: Type.Optional(Type.String({ description: "UID of the Pod, once it exists." })),
     step: choice(["backup", "check", "load", "delete"], "What the Pod does."),
     agent: Type.Optional(Type.String({ description: "Address of the agent that the Pod uses." })),
-    path: Type.Optional(Type.String({ description: "Folder that a backup is written to." })),
+    path: Type.Optional(Type.String({ description: "Directory that a backup is written to." })),
     startedAt: time("When the attempt was recorded."),
     deadlineAt: time("When the attempt times out."),
   },

@@ -59,7 +59,7 @@ const status = Type.Object(
     log: Type.Optional(
       Type.Object(
         {
-          folder: Type.String({ description: "Folder of the log in the storage." }),
+          folder: Type.String({ description: "Directory of the log in the storage." }),
           lastFile: Type.Optional(Type.String({ description: "The last archived file." })),
           archivedAt: Type.Optional(Type.String({ description: "When it was archived." })),
           backlog: Type.Optional(int32("Number of complete files that have not been archived.")),

@@ -49,11 +49,13 @@ const status = Type.Object(
     completedAt: Type.Optional(time("When the backup was complete, or had failed.")),
     ...retryStatus,
     transfer: Type.Optional(transferStatus),
-    /** Folders of failed attempts are deleted with the Backup. */
-    folder: Type.Optional(Type.String({ description: "Folder of the Backup in the storage." })),
+    /** Directories of failed attempts are deleted with the Backup. */
+    folder: Type.Optional(Type.String({ description: "Directory of the Backup in the storage." })),
     artifact: Type.Optional(artifact),
     logFolder: Type.Optional(
-      Type.String({ description: "Folder in the storage to which the log of the App was archived when the backup started." }),
+      Type.String({
+        description: "Directory in the storage to which the log of the App was archived when the backup started.",
+      }),
     ),
     conditions: Type.Optional(conditions("Complete, and Verified with spec.verify.")),
   },

@@ -77,7 +77,7 @@ const source = Type.Object(
     storage: backupStorage,
     encryption: Type.Optional(backupEncryption),
     artifact,
-    logFolder: Type.Optional(Type.String({ description: "Folder of the archived log." })),
+    logFolder: Type.Optional(Type.String({ description: "Directory of the archived log." })),
     image: Type.String({ description: "Image of the Pods that transfer data." }),
     component: Type.String({ description: "Component that was backed up." }),
     group: Type.String({ description: "Group that was backed up." }),
@@ -115,7 +115,7 @@ const status = Type.Object(
     reloads: Type.Optional(int32("Number of loads after the first. At most spec.maxRetries.")),
     ...retryStatus,
     transfer: Type.Optional(transferStatus),
-    /** The garbage collector deletes the scratch App with this Pod: the controller has no right to delete Apps. */
+    /** The garbage collector deletes the scratch App with this Pod: the controller has no permission to delete Apps. */
     scratchOwner: Type.Optional(
       Type.Object(
         { name: Type.String({ description: "Name of the Pod." }), uid: Type.String({ description: "UID of the Pod." }) },

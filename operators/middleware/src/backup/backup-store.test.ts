@@ -71,7 +71,7 @@ describe.each([
     expect(await files()).toEqual(["ns/a b/data"]);
   });
 
-  it("lists the files of a folder without those below it, and deletes single ones", async () => {
+  it("lists the files of a directory without those below it, and deletes single ones", async () => {
     const { store } = await using<Harness>(create);
     for (const path of ["ns/log/2-b", "ns/log/1-a", "ns/log/below/c", "ns/log-2/d"]) await store.write(path, bytesOf(path));
     expect((await store.list("ns/log")).toSorted()).toEqual(["1-a", "2-b"]);
@@ -93,7 +93,7 @@ describe.each([
     await expect(textOf(store.read("a/data"))).rejects.toMatchObject({ code: "NotFound" });
   });
 
-  it("deletes a folder with incomplete files, and no other folder", async () => {
+  it("deletes a directory with incomplete files, and no other directory", async () => {
     const { store, files } = await using<Harness>(create);
     await store.write("a/1/data", bytesOf("x"));
     await store.write("a/10/data", bytesOf("y"));
@@ -167,7 +167,7 @@ describe("an S3 bucket", () => {
     await expect(store.write("a/data", bytesOf("x"))).rejects.toMatchObject({ code: "Storage", message: /team\/a\/a\/data/ });
   });
 
-  it("does not take a missing bucket for an empty folder", async () => {
+  it("does not take a missing bucket for an empty directory", async () => {
     const { store, server } = await using(createBucket);
     await store.write("log/1-a", bytesOf("x"));
     server.hasBucket = false;

@@ -6,9 +6,9 @@ export interface BackupStore {
   write(path: string, data: AsyncIterable<Uint8Array>): Promise<void>;
   /** Reads a file. Rejects with a `BackupError` with code `NotFound` if it does not exist. */
   read(path: string): AsyncIterable<Uint8Array>;
-  /** Deletes a folder with everything in it, incomplete files included. A folder that does not exist is not an error. */
+  /** Deletes a directory with everything in it, incomplete files included. A directory that does not exist is not an error. */
   remove(folder: string): Promise<void>;
-  /** Names of the complete files in a folder, in no order. Empty if it does not exist. */
+  /** Names of the complete files in a directory, in no order. Empty if it does not exist. */
   list(folder: string): Promise<readonly string[]>;
   /** Deletes a file. One that does not exist is not an error. */
   removeFile(path: string): Promise<void>;

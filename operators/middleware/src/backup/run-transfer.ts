@@ -23,7 +23,7 @@ export interface TransferContext {
   readonly randomBytes: (length: number) => Uint8Array;
 }
 
-/** Name of the data in the folder of a backup. */
+/** Name of the data in the directory of a backup. */
 const dataName = "data";
 const saltLength = 32;
 
@@ -57,7 +57,7 @@ export async function runTransfer(work: TransferWork, context: TransferContext):
       const isDataKept = isFinal || error.code === "NotLoaded";
       return { ok: false, error: error.message, isFinal, ...(work.kind === "load" ? { isDataKept } : {}) };
     }
-    // A full volume, or a folder without permissions.
+    // A full volume, or a directory without permissions.
     if ((error as NodeJS.ErrnoException).syscall !== undefined)
       return { ok: false, error: (error as Error).message, isFinal: false };
     throw error;

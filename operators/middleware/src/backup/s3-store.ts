@@ -10,7 +10,7 @@ export interface S3Options {
   readonly bucket: string;
   /** Default: auto. */
   readonly region?: string;
-  /** Folder in the bucket, without slashes at its ends. Default: none. */
+  /** Directory in the bucket, without slashes at its ends. Default: none. */
   readonly prefix?: string;
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
@@ -87,7 +87,7 @@ export class S3Store implements BackupStore {
   async list(folder: string): Promise<readonly string[]> {
     const prefix = `${this.#keyOf(folder)}/`;
     const objects = await storing(prefix, () => this.#client.listObjects("/", prefix));
-    // A folder that does not exist is an empty list. Taking this for one would number the files of a log anew.
+    // A directory that does not exist is an empty list. Taking this for one would number the files of a log anew.
     if (objects === null) throw new BackupError("Storage", `${prefix}: the bucket was not found`);
     return objects.map(({ Key }) => Key.slice(prefix.length)).filter((name) => name !== "" && !name.includes("/"));
   }

@@ -17,7 +17,7 @@ export interface BackupTransfer {
   readonly kind: "backup";
   /** Address of the agent of the source. */
   readonly agent: string;
-  /** Folder of the data. */
+  /** Directory of the data. */
   readonly path: string;
   /** Whether the data must be encrypted. Without a key the transfer fails. Default: false. */
   readonly mustEncrypt?: boolean;
@@ -35,7 +35,7 @@ export interface CheckTransfer {
 
 /** Archived log to apply to stored data. */
 export interface RecoveryTransfer {
-  /** Folder of the log. */
+  /** Directory of the log. */
   readonly folder: string;
   readonly target: RecoveryTarget;
 }

@@ -6,7 +6,7 @@ import { type BackupStore, checkedPath } from "./backup-store.ts";
 
 const partialSuffix = ".partial";
 
-/** Stores backups in a folder, such as a mounted volume. */
+/** Stores backups in a directory, such as a mounted volume. */
 export class VolumeStore implements BackupStore {
   readonly #root: string;
 
@@ -26,7 +26,7 @@ export class VolumeStore implements BackupStore {
       await handle.close();
     }
     await rename(partial, file);
-    // A folder survives a crash of the machine only with its parent. An earlier attempt may have created it without a sync.
+    // A directory survives a crash of the machine only with its parent. An earlier attempt may have created it without a sync.
     for (let folder = dirname(file); ; folder = dirname(folder)) {
       await syncFolder(folder);
       if (folder === this.#root) break;
@@ -70,7 +70,7 @@ async function writeAll(handle: Awaited<ReturnType<typeof open>>, chunk: Uint8Ar
   for (let at = 0; at < chunk.length; ) at += (await handle.write(chunk, at)).bytesWritten;
 }
 
-/** A renamed file survives a crash of the machine only with its folder. */
+/** A renamed file survives a crash of the machine only with its directory. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, "r");
   try {

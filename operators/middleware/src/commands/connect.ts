@@ -24,7 +24,7 @@ export async function showConnection(context: CommandContext): Promise<number> {
   const { items } = await client.list(Service, { namespace, labelSelector: `${labels.app}=${name}` });
   const endpoints = items.flatMap(({ metadata, spec }): Endpoint[] => {
     const ports = spec?.ports ?? [];
-    // Redis has a port of its own for TLS.
+    // Redis has its own port for TLS.
     const port = (tls === undefined ? undefined : ports.find((each) => each.name?.endsWith("-tls"))) ?? ports[0];
     const service = metadata.name ?? "";
     const hasAddress = spec?.clusterIP !== undefined && spec.clusterIP !== "None";
@@ -43,7 +43,7 @@ export async function showConnection(context: CommandContext): Promise<number> {
     if (isNotFound(error) || error instanceof PluginError) return undefined;
     throw error;
   });
-  // Without a name of its own, the default user is the one that sends a password only.
+  // Without its own name, the default user is the one that sends a password only.
   const user = stored === undefined || plugin?.defaultLogin === undefined ? undefined : read(passwordKeys.login);
   const result = {
     endpoints,

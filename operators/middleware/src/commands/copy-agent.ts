@@ -5,14 +5,14 @@ import { copyNode } from "@keelson/operator/portable-node";
 import { agentProgramFile } from "../controllers/agent-program.ts";
 
 /**
- * `keelson middleware copy-agent DIR`: copies the agent's program into a folder, with Node.js, its libraries and its loader, so that it runs in
+ * `keelson middleware copy-agent DIR`: copies the agent's program into a directory, with Node.js, its libraries and its loader, so that it runs in
  * any image of the same architecture. `program` is the path of the program in one file.
  */
 export function createCopyAgentCommand(program: string): CommandDefinition {
   return {
     name: "copy-agent",
     isInternal: true,
-    description: "copy the agent's program into a folder (for init containers)",
+    description: "copy the agent's program into a directory (for init containers)",
     args: ["DIR"],
     run({ args }) {
       const [folder = ""] = args;

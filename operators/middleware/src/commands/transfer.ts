@@ -27,7 +27,7 @@ export const transferCommand: CommandDefinition = {
       env: transferVariables.request,
     },
     { name: "token", value: "TOKEN", description: "token of the App's agents", env: transferVariables.token, default: "" },
-    { name: "agent-tls-dir", value: "DIR", description: "folder with the identity at the App's agents", default: "" },
+    { name: "agent-tls-dir", value: "DIR", description: "directory with the identity at the App's agents", default: "" },
     { name: "encryption-key", value: "KEY", description: "encryption key", env: transferVariables.encryptionKey, default: "" },
     { name: "access-key-id", value: "ID", description: "S3 access key", env: transferVariables.accessKeyId, default: "" },
     {

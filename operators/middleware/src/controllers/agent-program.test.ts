@@ -68,7 +68,7 @@ describe("a Pod with requests and limits", () => {
 });
 
 it.each<[string, Container]>([
-  ["an agent of its own", { name: "db", image: "db:1", command: ["db-agent"] }],
+  ["its own agent", { name: "db", image: "db:1", command: ["db-agent"] }],
   ["no agent", { name: "web", image: "web:1" }],
 ])("keeps a Pod with %s as it is", (_, container) => {
   const unchanged = pod(container);

@@ -16,7 +16,7 @@ export interface AgentProgram {
 const name = "keelson-agent";
 const folder = "/keelson-agent";
 
-/** File name of the program in a folder that `keelson middleware copy-agent` has written. */
+/** File name of the program in a directory that `keelson middleware copy-agent` has written. */
 export const agentProgramFile = "agent.mjs";
 
 /**

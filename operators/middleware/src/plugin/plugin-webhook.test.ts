@@ -148,7 +148,7 @@ describe("a hostile plugin", () => {
   });
 });
 
-describe("the API server, while the operator runs with its own rights,", { timeout: 120_000 }, () => {
+describe("the API server, while the operator runs with its own permissions,", { timeout: 120_000 }, () => {
   const operator = { ...createMiddleware(), controllers: () => [], servers: [] };
   let environment: TestEnvironment;
   let running: RunningOperator;

@@ -47,7 +47,7 @@ export class PipelineParser {
     throw new TemplateError("Syntax", this.#template, at, message);
   }
 
-  /** Runs `inner` in a scope of its own. */
+  /** Runs `inner` in its own scope. */
   nested<T>(at: Position, inner: () => T): T {
     this.#names.push([]);
     const result = this.#deeper(at, inner);

@@ -113,7 +113,7 @@ const spec = Type.Object(
         {
           directory: Type.String({
             description:
-              "Folder in the Pods that outlives them, such as one of a mounted volume. The job gets a folder in it, whose path is in KEELSON_JOB_CHECKPOINT_DIR.",
+              "Directory in the Pods that outlives them, such as one of a mounted volume. The job gets a directory in it, whose path is in KEELSON_JOB_CHECKPOINT_DIR.",
             pattern: "^/",
           }),
           preRestartCommand: Type.Optional(

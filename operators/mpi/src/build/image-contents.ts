@@ -4,7 +4,7 @@ import type { ImageEntry, ImageLayerContent } from "@keelson/execution";
 import type { MpiFiles } from "./mpi-files.ts";
 import { sharedLibrariesOf } from "./shared-libraries.ts";
 
-/** Folder of the program in the image. */
+/** Directory of the program in the image. */
 const programFolder = "/app";
 
 /** What the launcher, the workers and simple scripts use. */
@@ -46,7 +46,7 @@ export function imageLayers(program: string, mpi: MpiFiles, searchPath: string):
 
 const isLibrary = ({ path }: ImageEntry): boolean => /\.so(?:\.|$)/.test(path);
 
-/** Folders with the plugins and help texts of libraries: PMIx, which Open MPI uses, and UCX, which MPICH does. */
+/** Directories with the plugins and help texts of libraries: PMIx, which Open MPI uses, and UCX, which MPICH does. */
 function pluginFolders(libraries: readonly string[]): readonly string[] {
   const folders = libraries.flatMap((path) => {
     // UCX looks beside the path that it was loaded from, PMIx where it was installed.
@@ -71,7 +71,7 @@ function file(path: string, source: string): ImageEntry {
 
 const text = (path: string, content: string): ImageEntry => ({ path, mode: 0o644, content: { kind: "text", text: content } });
 
-/** The files of a folder and of those below it. Symbolic links become the files that they lead to. */
+/** The files of a directory and of those below it. Symbolic links become the files that they lead to. */
 function filesOf(folder: string): readonly ImageEntry[] {
   return readdirSync(folder).flatMap((name) => {
     const path = join(folder, name);

@@ -4,19 +4,19 @@ import { basename, dirname, join, resolve } from "node:path";
 
 /** Options of {@link makeProgram}. */
 export interface MakeOptions {
-  /** Folder of the project. */
+  /** Directory of the project. */
   readonly folder: string;
-  /** Path of the makefile, relative to the folder. Default: `Makefile`, or `src/Makefile`. */
+  /** Path of the makefile, relative to the directory. Default: `Makefile`, or `src/Makefile`. */
   readonly makefile: string | undefined;
   /** Further arguments of `make`. */
   readonly args: readonly string[];
-  /** Name of the program that `make` builds, in the folder of the makefile or of the project. */
+  /** Name of the program that `make` builds, in the directory of the makefile or of the project. */
   readonly program: string;
   readonly signal: AbortSignal;
 }
 
 /**
- * Runs `make` in the folder of a project's makefile, with the terminal of this process, and returns the path of the program.
+ * Runs `make` in the directory of a project's makefile, with the terminal of this process, and returns the path of the program.
  *
  * **Errors**: one that says what is missing, or the exit status of `make`.
  */

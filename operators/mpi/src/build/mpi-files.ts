@@ -9,11 +9,11 @@ export interface MpiFiles {
   readonly programs: readonly string[];
   /** Further names of mpiexec. */
   readonly names: readonly string[];
-  /** Folders with plugins and help texts. */
+  /** Directories with plugins and help texts. */
   readonly folders: readonly string[];
 }
 
-/** Folders of Open MPI, as `ompi_info` names them. */
+/** Directories of Open MPI, as `ompi_info` names them. */
 const openMpiFolders = ["pkglibdir", "pkgdatadir"];
 
 /** Finds the files of an MPI by its mpiexec. **Errors**: `Error` if Open MPI does not name its plugins, without which no program starts. */
@@ -26,7 +26,7 @@ export function mpiFilesOf({ implementation, path }: FoundMpiexec): MpiFiles {
   const folders = openMpiFolders.flatMap((name) => new RegExp(`^path:${name}:(/.+)$`, "m").exec(stdout ?? "")?.[1] ?? []);
   if (folders.length === 0)
     throw new Error(
-      `${beside("ompi_info")} does not name the folders of Open MPI${error === undefined ? "" : `: ${error.message}`}`,
+      `${beside("ompi_info")} does not name the directories of Open MPI${error === undefined ? "" : `: ${error.message}`}`,
     );
   return { programs: [mpiexec, beside("orted")], names, folders: folders.filter((folder) => existsSync(folder)) };
 }

@@ -5,7 +5,7 @@ import type { JobView } from "../controllers/job-view.ts";
 import { type Layout, ranksOfHosts } from "../launch/launcher/host-layout.ts";
 import type { ChildNames } from "./child-names.ts";
 
-/** Folder in which Pods find `hostfile` and `discover_hosts.sh`. */
+/** Directory in which Pods find `hostfile` and `discover_hosts.sh`. */
 export const hostsFolder = "/etc/mpi";
 
 /** How the ranks of a RhinoJob are spread over its Pods. */

@@ -110,7 +110,7 @@ describe("keelson mpi with jobs of both kinds", () => {
     await expect(run("wait", ["job/pi"])).rejects.toThrow('"job" in job/pi is not a kind of job: must be rhinojob or mpijob');
   });
 
-  it("needs no right to read RhinoJobs for an MPIJob, and reports a missing right if there is no job", async () => {
+  it("needs no permission to read RhinoJobs for an MPIJob, and reports a missing permission if there is no job", async () => {
     await createMpiJob("v2");
     const isRhino = (request: { path: string }): boolean => request.path.startsWith("/apis/openrhino.org/");
     environment.faults.failNext({ reason: "Forbidden", when: isRhino, times: 2 });

@@ -23,7 +23,7 @@ const fileFlag = textFlag({
   name: "file",
   short: "f",
   value: "MAKEFILE",
-  description: "makefile; make runs in its folder (default: Makefile, or src/Makefile)",
+  description: "makefile; make runs in its directory (default: Makefile, or src/Makefile)",
 });
 const programFlag = textFlag({
   name: "program",

@@ -207,7 +207,7 @@ describe("keelson mpi", () => {
     expect((await start("explain", ["other"])).exitCode).toBe(1);
   });
 
-  it("needs no right to read MPIJobs", async () => {
+  it("needs no permission to read MPIJobs", async () => {
     await create();
     const path = "/apis/kubeflow.org/v2beta1/";
     environment.faults.failNext({ reason: "Forbidden", when: (request) => request.path.startsWith(path), times: 3 });

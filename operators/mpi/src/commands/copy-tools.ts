@@ -4,14 +4,14 @@ import type { CommandDefinition } from "@keelson/operator";
 import { copyNode, portableNode } from "@keelson/operator/portable-node";
 
 /**
- * `keelson mpi copy-tools DIR`: copies the launcher and worker programs into a folder, with Node, its libraries and its loader, so that they
+ * `keelson mpi copy-tools DIR`: copies the launcher and worker programs into a directory, with Node, its libraries and its loader, so that they
  * run in any image of the same architecture. `podProgram` is the path of the program that is both, with its modules beside it.
  */
 export function createCopyToolsCommand(podProgram: string): CommandDefinition {
   return {
     name: "copy-tools",
     isInternal: true,
-    description: "copy the launcher and worker programs into a folder (for init containers)",
+    description: "copy the launcher and worker programs into a directory (for init containers)",
     args: ["DIR"],
     run({ args }) {
       copyTools(args[0] ?? "", podProgram);
@@ -21,7 +21,7 @@ export function createCopyToolsCommand(podProgram: string): CommandDefinition {
 }
 
 /**
- * Copies the folder of `podProgram` and this process's Node. The folder then has `keelson-mpi`, whose argument is `launcher` or `worker`.
+ * Copies the directory of `podProgram` and this process's Node. The directory then has `keelson-mpi`, whose argument is `launcher` or `worker`.
  */
 export function copyTools(folder: string, podProgram: string): void {
   mkdirSync(folder, { recursive: true });

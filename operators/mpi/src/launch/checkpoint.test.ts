@@ -11,7 +11,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-describe("the folder of checkpoints", () => {
+describe("the directory of checkpoints", () => {
   it("is created, and kept if it exists", () => {
     const path = join(folder, "jobs", "pi");
     for (let attempt = 0; attempt < 2; attempt += 1) createCheckpointFolder({ [programVariables.checkpointFolder]: path });
@@ -19,7 +19,7 @@ describe("the folder of checkpoints", () => {
     expect(() => createCheckpointFolder({})).not.toThrow();
     writeFileSync(join(folder, "file"), "");
     const below = { [programVariables.checkpointFolder]: join(folder, "file", "pi") };
-    expect(() => createCheckpointFolder(below)).toThrow(/checkpoint folder: .*ENOTDIR/);
+    expect(() => createCheckpointFolder(below)).toThrow(/checkpoint directory: .*ENOTDIR/);
   });
 });
 

@@ -6,7 +6,7 @@ import { programVariables } from "./pod-environment.ts";
 type Environment = Readonly<Record<string, string>>;
 
 /**
- * Creates the folder of the job's checkpoints, if it has one.
+ * Creates the directory of the job's checkpoints, if it has one.
  *
  * **Errors**: {@link MpiError} `CheckpointFailed`.
  */
@@ -16,7 +16,7 @@ export function createCheckpointFolder(environment: Environment): void {
   try {
     mkdirSync(folder, { recursive: true });
   } catch (error) {
-    throw new MpiError("CheckpointFailed", `could not create the checkpoint folder: ${String(error)}`);
+    throw new MpiError("CheckpointFailed", `could not create the checkpoint directory: ${String(error)}`);
   }
 }
 

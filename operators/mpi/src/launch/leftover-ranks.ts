@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 const maxPasses = 10;
 
 /**
- * Kills the ranks that a daemon has left behind: all processes with the worker's folder in their environment. MPICH's daemon leaves its ranks
+ * Kills the ranks that a daemon has left behind: all processes with the worker's directory in their environment. MPICH's daemon leaves its ranks
  * running if it is stopped while its connection to `mpiexec` is only silent.
  */
 export function killLeftoverRanks(folder: string): void {

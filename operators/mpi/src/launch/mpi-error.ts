@@ -2,7 +2,7 @@
 export type MpiErrorCode =
   /** mpiexec wants a remote shell to run more than a program with arguments. */
   | "InvalidLaunchLine"
-  /** The folder of checkpoints cannot be created, or the command before a restart failed. */
+  /** The directory of checkpoints cannot be created, or the command before a restart failed. */
   | "CheckpointFailed"
   /** A variable of a Pod's program is missing or invalid. */
   | "InvalidEnvironment"

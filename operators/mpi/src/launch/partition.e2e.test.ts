@@ -77,7 +77,7 @@ const ranksAreUp = ({ child }: PodProcess, count: number): Promise<void> => {
   });
 };
 
-/** Processes that run in the test's folder, as the ranks do. */
+/** Processes that run in the test's directory, as the ranks do. */
 const processesInFolder = (): readonly string[] =>
   readdirSync("/proc").filter((name) => {
     try {

@@ -33,7 +33,7 @@ export interface LaunchOrder {
 export const programVariables = {
   /** Number of the attempt, from 1. */
   attempt: "KEELSON_JOB_ATTEMPT",
-  /** Folder of the job's checkpoints, which exists. Unset without `checkpoint`. */
+  /** Directory of the job's checkpoints, which exists. Unset without `checkpoint`. */
   checkpointFolder: "KEELSON_JOB_CHECKPOINT_DIR",
 } as const;
 

@@ -293,7 +293,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
   });
 });
 
-it("runs from a self-contained folder, as in Pods of other images", async () => {
+it("runs from a self-contained directory, as in Pods of other images", async () => {
   const tools = join(folder, "tools");
   copyTools(tools, podProgram);
   const environment = { PATH: "/usr/bin:/bin", [podVariables.token]: token, TMPDIR: folder };

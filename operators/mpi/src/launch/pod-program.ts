@@ -14,7 +14,7 @@ import { runSession } from "./session/session.ts";
 import { runWorker } from "./worker.ts";
 
 /*
- * The program in the Pods of a RhinoJob: `node pod-program.js launcher` or `worker`. It requires only Node and the files of this folder,
+ * The program in the Pods of a RhinoJob: `node pod-program.js launcher` or `worker`. It requires only Node and the files of this directory,
  * so that it can be copied into any image.
  */
 

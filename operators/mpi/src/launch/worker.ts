@@ -12,7 +12,7 @@ import type { WorkerEnvironment } from "./pod-environment.ts";
 import { parseRankFile, type RankEnd, rankEnvironment } from "./rank-wrapper.ts";
 import { withLauncherAddress, workerCommand } from "./mpiexec/worker-command.ts";
 
-/** File in the worker's folder that its ranks append their exit status to. */
+/** File in the worker's directory that its ranks append their exit status to. */
 const rankFileName = "ranks";
 
 const retryDelayMs = 100;
@@ -80,7 +80,7 @@ class Worker {
     return join(this.#folder, rankFileName);
   }
 
-  /** Workers on one machine must not share files of Open MPI: its session folder, and the shared memory of their ranks. */
+  /** Workers on one machine must not share files of Open MPI: its session directory, and the shared memory of their ranks. */
   get #folderVariables(): Readonly<Record<string, string>> {
     const isOneOfMany = this.#options.host.startsWith("127.");
     return {

@@ -33,7 +33,7 @@ function startPodProcess(
   const [command, ...words] = [...prefix, process.execPath, podProgram, part];
   const child = spawn(command, words, {
     cwd,
-    // A killed program leaves its temporary files, which the test deletes with its folder.
+    // A killed program leaves its temporary files, which the test deletes with its directory.
     env: { ...process.env, TMPDIR: cwd, ...variables },
     stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
   });

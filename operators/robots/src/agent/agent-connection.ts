@@ -118,7 +118,7 @@ export class AgentConnection {
       manualConnect: true,
       will: { topic: topics.online(robotId), payload: Buffer.from('{"online":false}'), qos: 1, retain: true },
     });
-    // Set before connecting: a later listener would miss a message that arrives with the connection. The event `message` would not do,
+    // Set before connecting: a later listener would miss a message that arrives with the connection. The `message` event would not do,
     // because the broker's acknowledgement waits for this callback.
     this.#client.handleMessage = (packet, callback) => {
       const payload = typeof packet.payload === "string" ? Buffer.from(packet.payload) : packet.payload;

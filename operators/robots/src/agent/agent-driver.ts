@@ -5,7 +5,7 @@ import { createBubblewrapDriver, createProcessDriver, type Driver, ExecutionErro
 
 /** Options of {@link openAgentDriver}. */
 export interface AgentDriverOptions {
-  /** The agent's folder. */
+  /** The agent's directory. */
   readonly dir: string;
   readonly clock: Clock;
   readonly random: () => number;

@@ -25,7 +25,7 @@ const options = (token?: string) => ({
 
 const holder = (): number | undefined => folderHolder(join(workDir, ".agent", "programs"));
 
-test("an agent that cannot start does not keep its folder", async () => {
+test("an agent that cannot start does not keep its directory", async () => {
   await expect(openAgentParts(options())).rejects.toMatchObject({ code: "JoinFailed" });
   expect(holder()).toBeUndefined();
   const parts = await openAgentParts(options("join-me"));
@@ -33,7 +33,7 @@ test("an agent that cannot start does not keep its folder", async () => {
   await parts.driver.close();
 });
 
-test("an agent that cannot read its tasks does not keep its folder", async () => {
+test("an agent that cannot read its tasks does not keep its directory", async () => {
   mkdirSync(join(workDir, ".agent"), { recursive: true });
   writeFileSync(join(workDir, ".agent", "tasks"), "");
   await expect(startAgent(options("join-me"))).rejects.toThrow("EEXIST");

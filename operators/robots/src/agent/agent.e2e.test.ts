@@ -230,7 +230,7 @@ test("an unknown driver is rejected with the list of known ones", async () => {
 });
 
 test.skipIf(findBubblewrap() === undefined)(
-  "an isolated program sees its own folder and what the policy names, and the next agent reports its exit",
+  "an isolated program sees its own directory and what the policy names, and the next agent reports its exit",
   async () => {
     const at = await broker();
     const server = await startServer(at, { acknowledges: true });
@@ -474,7 +474,7 @@ test("a service restarts without a broker, and the next agent continues its rest
   await expect.poll(runs).toBeGreaterThan(before);
 });
 
-test("a restart does not follow a link that the program put in place of its folder of logs", async () => {
+test("a restart does not follow a link that the program put in place of its directory of logs", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url, { stopTasksOnExit: true });

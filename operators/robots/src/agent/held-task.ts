@@ -37,7 +37,7 @@ export interface HeldTask {
   readonly restarts?: LocalRestarts;
   /** Set if the program may run only while this robot holds a lease. */
   readonly lease?: TaskLease;
-  /** Set once the files of this attempt are in the task's folder: the digest of each template's content. */
+  /** Set once the files of this attempt are in the task's directory: the digest of each template's content. */
   readonly rendered?: readonly string[];
   /** Health of the running program, as it was last reported. */
   readonly health?: Health;
@@ -112,7 +112,7 @@ export type AgentEvent =
     }
   /** The artifacts of a task are being downloaded. */
   | { readonly kind: "downloading"; readonly uid: string; readonly attempt: number; readonly run: number }
-  /** The files of a task are in its folder. */
+  /** The files of a task are in its directory. */
   | {
       readonly kind: "rendered";
       readonly uid: string;
@@ -175,7 +175,7 @@ export type AgentEffect =
   | { readonly kind: "signal"; readonly uid: string; readonly attempt: number; readonly run?: number; readonly signal: string }
   /** Stop an attempt's program and remove it with its logs. */
   | { readonly kind: "discard"; readonly uid: string; readonly attempt: number; readonly run?: number }
-  /** Remove the task's folder; continue with `removed` if `answer` is set. */
+  /** Remove the task's directory; continue with `removed` if `answer` is set. */
   | { readonly kind: "clear"; readonly uid: string; readonly answer: boolean }
   | { readonly kind: "publish"; readonly uid: string; readonly report: StatusMessage };
 

@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { expect, it } from "vitest";
 import { readDeviceInfo, steadySize } from "./read-device-info.ts";
 
-it("reports the file system of the tasks' folder with a size that small changes leave alone", () => {
+it("reports the file system of the tasks' directory with a size that small changes leave alone", () => {
   const { disks = [] } = readDeviceInfo(0, { workDir: tmpdir() });
   expect(disks).toHaveLength(1);
   expect(tmpdir().startsWith(disks[0]?.mountPoint ?? "none")).toBe(true);

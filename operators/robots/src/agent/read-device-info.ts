@@ -53,13 +53,13 @@ function readMhz(current: number): number {
 
 /** What the robot's policy says about its devices and location, and where its tasks are. */
 type DeviceSettings = Pick<RobotPolicy, "devices" | "locationFile"> & {
-  /** Folder of the tasks, whose file system is reported. */
+  /** Directory of the tasks, whose file system is reported. */
   readonly workDir?: string;
   /** Measures the use of the processors. Default: it is not reported. */
   readonly cpuMeter?: CpuMeter;
 };
 
-/** The file system of a folder. */
+/** The file system of a directory. */
 function readDisk(folder: string): NonNullable<DeviceInfo["disks"]> {
   try {
     const { bsize, blocks, bfree, bavail } = statfsSync(folder);

@@ -43,7 +43,7 @@ const DockerConfig = Type.Object(
           source: Type.String({ description: "Path on the robot." }),
           readOnly: Type.Optional(Type.Boolean({ description: "Mount it read-only." })),
         }),
-        { description: "Files and folders of the robot to mount into the container. The robot's policy must list them." },
+        { description: "Files and directories of the robot to mount into the container. The robot's policy must list them." },
       ),
     ),
     networkMode: Type.Optional(

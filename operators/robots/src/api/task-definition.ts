@@ -47,7 +47,7 @@ export const program = {
     Type.Object(
       {
         file: Type.String({
-          description: "Path of the file, below the task's folder.",
+          description: "Path of the file, below the task's directory.",
           minLength: 1,
           maxLength: 255,
           pattern: "^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$",

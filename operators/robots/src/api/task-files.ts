@@ -13,7 +13,8 @@ export const Artifact = Type.Object(
     ),
     relativeDest: Type.Optional(
       Type.String({
-        description: "Destination, relative to the task's folder: a folder; with getterMode file, the file. Default: local.",
+        description:
+          "Destination, relative to the task's directory: a directory; with getterMode file, the file. Default: local.",
       }),
     ),
     getterMode: Type.Optional(
@@ -26,9 +27,9 @@ export const Artifact = Type.Object(
 /** A file to render before the program starts. */
 export const Template = Type.Object(
   {
-    sourcePath: Type.Optional(Type.String({ description: "Path of the template, relative to the task's folder." })),
+    sourcePath: Type.Optional(Type.String({ description: "Path of the template, relative to the task's directory." })),
     embeddedTmpl: Type.Optional(Type.String({ description: "Text of the template." })),
-    destPath: Type.String({ description: "Destination, relative to the task's folder.", minLength: 1 }),
+    destPath: Type.String({ description: "Destination, relative to the task's directory.", minLength: 1 }),
     changeMode: Type.Optional(
       choice(["restart", "noop", "signal"], "What happens to the program when the file changes. Default: restart."),
     ),

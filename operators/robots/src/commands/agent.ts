@@ -51,7 +51,7 @@ const flags = {
   workDir: textFlag({
     name: "work-dir",
     value: "DIR",
-    description: "folder of the tasks' folders (default: $HOME/.k8s4r/tasks)",
+    description: "directory of the tasks' directories (default: $HOME/.k8s4r/tasks)",
   }),
   label: pairsFlag({
     name: "label",

@@ -24,7 +24,7 @@ function requestOf(authorization: string | undefined, { tls }: { readonly tls: b
   return request;
 }
 
-it("asks the cluster for the right to create tasks/exec of the task", async () => {
+it("asks the cluster for permission to create tasks/exec of the task", async () => {
   const access = new ExecAccess({ identities, localToken: undefined });
   expect(await access.authorize(requestOf("Bearer alice", { tls: true }), key, right)).toEqual({ user: "alice" });
   const attributes = { group: "robot.k8s4r.io", version: "v1alpha1", resource: "tasks", subresource: "exec", verb: "create" };
@@ -35,7 +35,7 @@ it.each([
   ["without a token", undefined, true, 401, /required/],
   ["with another scheme", "Basic alice", true, 401, /required/],
   ["with an unknown token", "Bearer mallory", true, 401, /not valid for this cluster/],
-  ["with a token of a user without the right", "Bearer bob", true, 403, /User "bob" cannot create resource "tasks\/exec"/],
+  ["with a token of a user without the permission", "Bearer bob", true, 403, /User "bob" cannot create resource "tasks\/exec"/],
   ["with a token of the cluster but without TLS", "Bearer alice", false, 401, /TLS is required/],
   ["while the API server does not answer", "Bearer broken", true, 503, /connection refused/],
 ])("rejects a caller %s", async (_, authorization, tls, status, message) => {

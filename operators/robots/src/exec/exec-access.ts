@@ -16,8 +16,8 @@ interface TaskKey {
   readonly name: string;
 }
 
-/** A right on a Task that Kubernetes' RBAC grants. */
-export interface TaskRight {
+/** A permission on a Task that Kubernetes' RBAC grants. */
+export interface TaskPermission {
   readonly verb: "create" | "get";
   readonly subresource: "exec" | "log";
 }
@@ -29,7 +29,7 @@ export interface ExecAccessOptions {
   readonly localToken: string | undefined;
 }
 
-/** Authorizes requests: on loopback with the token of this operator, over TLS with the bearer token of a user of the cluster with the right. */
+/** Authorizes requests: on loopback with the token of this operator, over TLS with the bearer token of a user of the cluster with the permission. */
 export class ExecAccess {
   readonly #identities: ExecAccessOptions["identities"];
   readonly #isLocalToken: ((text: Uint8Array) => boolean) | undefined;
@@ -39,8 +39,8 @@ export class ExecAccess {
     this.#isLocalToken = localToken === undefined ? undefined : equalsSecret(localToken);
   }
 
-  /** The name of the user, if they have the right on the Task; otherwise why the request is rejected. */
-  async authorize(request: IncomingMessage, key: TaskKey, right: TaskRight): Promise<{ user: string } | Refusal> {
+  /** The name of the user, if they have permission on the Task; otherwise why the request is rejected. */
+  async authorize(request: IncomingMessage, key: TaskKey, permission: TaskPermission): Promise<{ user: string } | Refusal> {
     const token = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
     if (token === undefined) return { status: 401, message: "a bearer token is required" };
     if (this.#isLocalToken !== undefined) {
@@ -52,17 +52,17 @@ export class ExecAccess {
     try {
       const user = await this.#identities.authenticate(token);
       if (user === undefined) return { status: 401, message: "the token is not valid for this cluster, or has expired" };
-      if (await this.#isAllowed(user, key, right)) return { user: user.username };
-      return { status: 403, message: deniedMessage(user, key, right) };
+      if (await this.#isAllowed(user, key, permission)) return { user: user.username };
+      return { status: 403, message: deniedMessage(user, key, permission) };
     } catch (error) {
       const status = error instanceof ReviewLimitError ? 429 : 503;
       return { status, message: `could not review the token: ${error instanceof Error ? error.message : String(error)}` };
     }
   }
 
-  #isAllowed(user: AuthenticatedUser, key: TaskKey, right: TaskRight): Promise<boolean> {
+  #isAllowed(user: AuthenticatedUser, key: TaskKey, permission: TaskPermission): Promise<boolean> {
     return this.#identities.isAllowed(user, {
-      resourceAttributes: { group, version, resource: Task.plural, ...right, ...key },
+      resourceAttributes: { group, version, resource: Task.plural, ...permission, ...key },
     });
   }
 }
@@ -71,7 +71,7 @@ export class ExecAccess {
 function deniedMessage(
   { username }: AuthenticatedUser,
   { namespace, name }: TaskKey,
-  { verb, subresource }: TaskRight,
+  { verb, subresource }: TaskPermission,
 ): string {
   return `tasks.${group} "${name}" is forbidden: User "${username}" cannot ${verb} resource "tasks/${subresource}" in API group "${group}" in the namespace "${namespace}"`;
 }

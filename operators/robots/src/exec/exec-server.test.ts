@@ -77,7 +77,7 @@ it("runs the commands of users of the cluster over TLS, and records their names"
   ]);
 });
 
-it("rejects users without the right, other namespaces, and servers of another authority", async () => {
+it("rejects users without the permission, other namespaces, and servers of another authority", async () => {
   await expect(connect("bob")).rejects.toThrow('User "bob" cannot create resource "tasks/exec"');
   await expect(connect("alice", { namespace: "other" })).rejects.toThrow("tasks of robots are in namespace default");
   const other = await createCertificateAuthority("other", new Date(0), new Date(Date.now() + 86_400_000));

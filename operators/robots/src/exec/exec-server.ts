@@ -12,7 +12,7 @@ import type { Task } from "../api/task.ts";
 import { taskProblem } from "../controllers/tasks/running-task.ts";
 import { commandProblem, execFeature, maxExecTimeoutMs, readCommand, readTerminal } from "../protocol/exec-messages.ts";
 import { type LogRequest, readLogRequest } from "../protocol/log-messages.ts";
-import type { ExecAccess, Refusal, TaskRight } from "./exec-access.ts";
+import type { ExecAccess, Refusal, TaskPermission } from "./exec-access.ts";
 import { encodeFrame, execProtocol, type Frame, readFrames } from "./exec-frames.ts";
 import type { ExecEnd, ExecHandle, ExecSessions } from "./exec-sessions.ts";
 import { sendTaskLog } from "./task-log.ts";
@@ -47,16 +47,16 @@ const flushTimeoutMs = 60_000;
 /** Maximum time for a caller to close its side after that. */
 const closeTimeoutMs = 5_000;
 
-/** The rights that the two kinds of requests need, as those of Pods. */
-const rights = {
+/** The permissions that the two kinds of requests need, as those of Pods. */
+const permissions = {
   exec: { verb: "create", subresource: "exec" },
   log: { verb: "get", subresource: "log" },
-} as const satisfies Record<string, TaskRight>;
+} as const satisfies Record<string, TaskPermission>;
 
 /** A Task, and what is requested of it. */
 interface Target {
   readonly name: string;
-  readonly request: keyof typeof rights;
+  readonly request: keyof typeof permissions;
 }
 
 /** Serves `GET /v1/namespaces/{namespace}/tasks/{name}/exec` and `.../log`, upgraded to the protocol of `exec-frames.ts`. */
@@ -110,7 +110,7 @@ export class ExecServer {
     if ("status" in target) return this.#refuse(socket, target);
     const { namespace, access } = this.#options;
     const { name } = target;
-    const granted = await access.authorize(request, { namespace, name }, rights[target.request]);
+    const granted = await access.authorize(request, { namespace, name }, permissions[target.request]);
     if ("status" in granted) return this.#refuse(socket, granted);
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}\r\n\r\n`);
     const frames = readFrames(socket, head);

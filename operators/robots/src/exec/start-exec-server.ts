@@ -16,10 +16,10 @@ import { execServerName } from "./exec-frames.ts";
 import { ExecServer } from "./exec-server.ts";
 import type { ExecSessions } from "./exec-sessions.ts";
 
-/** File below the operator's data folder with the URL and the token of the exec server on loopback. */
+/** File below the operator's data directory with the URL and the token of the exec server on loopback. */
 const execAccessFile = (dataDir: string): string => join(dataDir, "exec-access.json");
 
-/** File below the operator's data folder with the authorities of the exec server's certificate. */
+/** File below the operator's data directory with the authorities of the exec server's certificate. */
 const execAuthorityFile = (dataDir: string): string => join(dataDir, "exec-ca.crt");
 
 /** The certificate is issued anew with every start of the operator. */

@@ -9,7 +9,7 @@ import { Secret } from "../api/secret.ts";
 
 const fieldManager = "robots-join-token";
 
-/** Path of the join token file in the operator's data folder. */
+/** Path of the join token file in the operator's data directory. */
 export function joinTokenFile(dataDir: string): string {
   return join(dataDir, "join-token");
 }

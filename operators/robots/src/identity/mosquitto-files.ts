@@ -4,7 +4,7 @@ import { bridgeCommonName } from "./authority/authority-state.ts";
 
 /** Options of {@link mosquittoFiles}. */
 export interface MosquittoOptions {
-  /** Absolute path of the folder with the files. */
+  /** Absolute path of the directory with the files. */
   readonly dir: string;
   /** Address to listen on. Default: all. */
   readonly bindAddress?: string;

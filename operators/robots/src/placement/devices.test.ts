@@ -102,7 +102,7 @@ describe("assignDevices", () => {
   });
 });
 
-/** Whether every need can have a device of its own: the largest need gets the largest device. */
+/** Whether every need can have its own device: the largest need gets the largest device. */
 function hasChoice(needs: readonly number[], devices: readonly number[]): boolean {
   const sorted = [...devices].sort((a, b) => b - a);
   return [...needs].sort((a, b) => b - a).every((need, index) => (sorted[index] ?? 0) >= need);

@@ -182,7 +182,7 @@ export const agentClientId = (robotId: string): string => `k8s4r-agent-${robotId
 /** A robot's id: a DNS label, so that it is a valid topic level and object name. */
 export const robotIdPattern = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 
-/** A task's uid as the API server generates it. Checked before it becomes a topic level or a folder. */
+/** A task's uid as the API server generates it. Checked before it becomes a topic level or a directory. */
 export const taskUidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** Topics. `id` and `uid` must match {@link robotIdPattern} and {@link taskUidPattern}. */

@@ -50,7 +50,7 @@ export function keyOf(task: DeepReadonly<Task>): string {
   return `${task.spec.name}/${task.metadata.labels?.[labels.taskIndex] ?? ""}`;
 }
 
-/** Tasks run on robots of their own choice, so each of them needs the disk that its group requests. */
+/** Tasks run on their own robots choice, so each of them needs the disk that its group requests. */
 function resourcesOf(
   { ephemeralDisk }: DeepReadonly<TaskGroup["spec"]>,
   { resources }: DeepReadonly<TaskDefinition>,

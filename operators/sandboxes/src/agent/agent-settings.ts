@@ -5,7 +5,7 @@ import { maxWarmPerImage, maxWarmShells } from "../api/sandbox-pool.ts";
 import { type AgentDriver, agentDrivers } from "./agent-drivers.ts";
 import type { AgentOptions } from "./run-agent.ts";
 
-/** Default folder of an agent's sandboxes. */
+/** Default directory of an agent's sandboxes. */
 export const defaultAgentDir = "/var/lib/keelson/sandboxes";
 
 /**

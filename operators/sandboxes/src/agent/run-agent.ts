@@ -40,11 +40,11 @@ export interface AgentOptions extends AgentIsolation {
   readonly bindAddress: string;
   /** 0 picks a free one. */
   readonly port: number;
-  /** Folder of the sandboxes. One agent at a time. */
+  /** Directory of the sandboxes. One agent at a time. */
   readonly dir: string;
-  /** Folder of the images. Default: below `dir`. */
+  /** Directory of the images. Default: below `dir`. */
   readonly imageDir?: string;
-  /** Folder of the volumes, which agents of one machine may share. Default: below `dir`. */
+  /** Directory of the volumes, which agents of one machine may share. Default: below `dir`. */
   readonly volumeDir?: string;
   /** Maximum number of processes and threads per sandbox. Default 512. */
   readonly maxProcesses?: number;
@@ -61,16 +61,16 @@ export interface AgentOptions extends AgentIsolation {
 /** Called with the first process of a container before its program starts. */
 type OnCreated = (id: string, pid: number) => Promise<void>;
 
-/** Folder of the driver, below an agent's own. */
+/** Directory of the driver, below an agent's own. */
 const programsOf = (agentDir: string): string => join(agentDir, "programs");
 
-/** Folder of the sandboxes' networks, below an agent's own. */
+/** Directory of the sandboxes' networks, below an agent's own. */
 export const networksOf = (agentDir: string): string => join(agentDir, "networks");
 
 const isolationFile = (agentDir: string): string => join(agentDir, "isolation.json");
 
 /**
- * Opens the driver of an agent's sandboxes and records its isolation for the janitor. Throws `FolderInUse` while an agent uses the folder,
+ * Opens the driver of an agent's sandboxes and records its isolation for the janitor. Throws `FolderInUse` while an agent uses the directory,
  * and `Unsupported` if the machine lacks what the driver needs.
  */
 export async function openAgentDriver(
@@ -84,7 +84,7 @@ export async function openAgentDriver(
   return openDriver(isolation, agentDir, clock, onCreated);
 }
 
-/** Opens an agent's folder with its recorded isolation, or else `otherwise`. Throws as {@link openAgentDriver} does. */
+/** Opens an agent's directory with its recorded isolation, or else `otherwise`. Throws as {@link openAgentDriver} does. */
 export async function reopenAgentDriver(
   agentDir: string,
   otherwise: AgentIsolation,
@@ -135,11 +135,11 @@ function openDriver(
 export interface OpenedAgent {
   readonly driver: Driver;
   readonly manager: SandboxManager;
-  /** Stops supervising; sandboxes keep running, and the next agent on the folder adopts them. */
+  /** Stops supervising; sandboxes keep running, and the next agent on the directory adopts them. */
   close(): Promise<void>;
 }
 
-/** Opens an agent's folder and adopts its sandboxes, with their networks and volumes. Throws as {@link openAgentDriver} does. */
+/** Opens an agent's directory and adopts its sandboxes, with their networks and volumes. Throws as {@link openAgentDriver} does. */
 export async function openAgent(options: Omit<AgentOptions, "token" | "port" | "onReady">): Promise<OpenedAgent> {
   const { dir, clock, log, driver: name, containerdSocket } = options;
   const isolation = { driver: name, ...(containerdSocket !== undefined && { containerdSocket }) };
@@ -183,7 +183,7 @@ export async function openAgent(options: Omit<AgentOptions, "token" | "port" | "
 }
 
 /**
- * Runs an agent until `signal` aborts, then stops every sandbox gracefully while the API keeps reporting. The next agent on the same folder
+ * Runs an agent until `signal` aborts, then stops every sandbox gracefully while the API keeps reporting. The next agent on the same directory
  * adopts the sandboxes of a killed one.
  */
 export async function runAgent(options: AgentOptions, signal: AbortSignal): Promise<void> {

@@ -28,7 +28,7 @@ export const createdByFastPath = "fastpath-fast";
 /** Labels of agent Pods. */
 export const agentLabels = { app: "app", pool: "fast-sandbox.io/pool" } as const;
 
-/** Value of the label `app` of agent Pods. */
+/** Value of the `app` label of agent Pods. */
 export const agentApp = "sandbox-agent";
 
 /** Port of an agent's HTTP API. */

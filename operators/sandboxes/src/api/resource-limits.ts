@@ -16,7 +16,7 @@ export const resourceLimits = (description: string) =>
           Type.Object(
             {
               cpu: amount("CPU time, such as 500m or 2. Default: 1."),
-              memory: amount("Memory including files in the work folder and /tmp, such as 256Mi. Default: 512Mi."),
+              memory: amount("Memory including files in the work directory and /tmp, such as 256Mi. Default: 512Mi."),
             },
             { description: "Limits." },
           ),

@@ -45,7 +45,7 @@ const spec = Type.Object(
         { description: "Environment variables.", maxItems: 1024 },
       ),
     ),
-    workingDir: Type.Optional(Type.String({ description: "Working directory. Default: a private folder.", pattern: "^/" })),
+    workingDir: Type.Optional(Type.String({ description: "Working directory. Default: a private directory.", pattern: "^/" })),
     exposedPorts: Type.Optional(
       Type.Array(int32("A port.", { minimum: 1, maximum: 65535 }), {
         description: "Ports that it listens on. Sandboxes of one agent cannot share a port.",
@@ -103,13 +103,13 @@ const spec = Type.Object(
           }),
           mountPath: Type.String({
             description:
-              "Where the sandbox sees it, such as /data; not a folder of the system, nor the work folder or below it.",
+              "Where the sandbox sees it, such as /data; not a directory of the system, nor the work directory or below it.",
             pattern: mountPathPattern,
             maxLength: 255,
             "x-kubernetes-validations": [
               {
                 rule: `!self.matches('${reservedPathPattern}')`,
-                message: "must not be a folder of the system or of the sandbox; use a path such as /data",
+                message: "must not be a directory of the system or of the sandbox; use a path such as /data",
               },
             ],
           }),

@@ -39,14 +39,14 @@ export const agentCommand: CommandDefinition = {
     {
       name: "agent-dir",
       value: "DIR",
-      description: "folder of the sandboxes",
+      description: "directory of the sandboxes",
       default: defaultAgentDir,
       env: "AGENT_DIR",
     },
     {
       name: "image-dir",
       value: "DIR",
-      description: "folder of the images (default: below --agent-dir)",
+      description: "directory of the images (default: below --agent-dir)",
       env: "AGENT_IMAGE_DIR",
     },
     {

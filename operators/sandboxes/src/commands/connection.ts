@@ -86,7 +86,7 @@ async function clusterCredentials({ flags, signal }: CommandContext): Promise<Pi
       ...(typeof context === "string" && { context }),
       signal,
     });
-    // Ignored, it would give the call more rights than requested.
+    // Ignored, it would give the call more permissions than requested.
     if (transport.impersonate !== undefined)
       throw new UsageError("the kubeconfig's user has impersonation (as), which the fast path does not support");
     const current = async (): Promise<Credentials> => (await transport.credentials?.get(signal)) ?? {};

@@ -9,7 +9,7 @@ type Request = ExecRequest["request"];
 
 const execFlags = {
   env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "environment variable of the command" }),
-  workingDir: textFlag({ name: "working-dir", value: "DIR", description: "folder in which the command starts" }),
+  workingDir: textFlag({ name: "working-dir", value: "DIR", description: "directory in which the command starts" }),
   user: textFlag({
     name: "user",
     short: "u",

@@ -74,7 +74,7 @@ const rmCommand: CommandDefinition = {
   name: "rm",
   description: "remove a file of a sandbox",
   args: ["NAME", "PATH"],
-  flags: [...connectionFlags, { name: "recursive", short: "r", description: "remove a folder and what is in it" }],
+  flags: [...connectionFlags, { name: "recursive", short: "r", description: "remove a directory and what is in it" }],
   run: (context) =>
     runWith(context, async (connection) => {
       const recursive = context.flags.recursive === true;
@@ -85,7 +85,7 @@ const rmCommand: CommandDefinition = {
 
 const cp: CommandDefinition = {
   name: "cp",
-  description: "copy files and folders to or from a sandbox: keelson sandbox cp data.csv NAME:/work/data.csv",
+  description: "copy files and directories to or from a sandbox: keelson sandbox cp data.csv NAME:/work/data.csv",
   args: ["SOURCE", "TARGET"],
   flags: connectionFlags,
   run: (context) =>
@@ -101,7 +101,7 @@ const cp: CommandDefinition = {
     }),
 };
 
-/** A copy into an existing local folder keeps the name. */
+/** A copy into an existing local directory keeps the name. */
 async function intoFolder(local: string, path: string): Promise<string> {
   const isFolder = (await stat(local).catch(() => undefined))?.isDirectory() ?? false;
   return isFolder ? join(local, basename(path)) : local;
@@ -116,7 +116,7 @@ class Copy {
     this.#context = context;
   }
 
-  /** Copies a file or folder of the sandbox. Links and other files in a folder are skipped: they could lead out of `local`. */
+  /** Copies a file or directory of the sandbox. Links and other files in a directory are skipped: they could lead out of `local`. */
   async download(path: SandboxPath, local: string): Promise<void> {
     const { files } = this.#connection;
     const { signal } = this.#context;
@@ -147,13 +147,13 @@ class Copy {
     });
     for (const { name, type } of await listFiles(this.#connection, path, this.#context.signal)) {
       const isPlain = type === FileType.FILE || type === FileType.DIRECTORY;
-      // The agent names the entries; only names within this folder are accepted.
+      // The agent names the entries; only names within this directory are accepted.
       if (isPlain && isEntryName(name)) await this.download({ ...path, path: `${path.path}/${name}` }, join(local, name));
-      else this.#context.stderr.write(`skipped ${printable(`${path.path}/${name}`)}: not a file or folder\n`);
+      else this.#context.stderr.write(`skipped ${printable(`${path.path}/${name}`)}: not a file or directory\n`);
     }
   }
 
-  /** Copies a local file or folder. Links in a folder are followed. */
+  /** Copies a local file or directory. Links in a directory are followed. */
   async upload(local: string, path: SandboxPath): Promise<void> {
     const { files } = this.#connection;
     const { signal } = this.#context;

@@ -19,9 +19,14 @@ const line = ({ type, path, isDirectory }: FileChange): string =>
 /** `keelson sandbox watch`. */
 export const watchCommand: CommandDefinition = {
   name: "watch",
-  description: "print the changes in a folder of a sandbox, one per line, until the folder is removed or the sandbox ends",
+  description:
+    "print the changes in a directory of a sandbox, one per line, until the directory is removed or the sandbox ends",
   args: ["NAME", "[PATH]"],
-  flags: [...connectionFlags, { name: "recursive", short: "r", description: "also watch the folders below it" }, outputFlag],
+  flags: [
+    ...connectionFlags,
+    { name: "recursive", short: "r", description: "also watch the directories below it" },
+    outputFlag,
+  ],
   run: (context) =>
     runWith(context, async ({ files, namespace }) => {
       const [sandboxName = "", path = "."] = context.args;
@@ -31,7 +36,7 @@ export const watchCommand: CommandDefinition = {
         if (started && !isJson) context.stderr.write(`watching ${printable(path)} of sandbox ${namespace}/${sandboxName}\n`);
         const lost = isJson
           ? '{"lostChanges":true}\n'
-          : "lost    changes were made faster than they were read, or there are too many folders\n";
+          : "lost    changes were made faster than they were read, or there are too many directories\n";
         const lines = changes.map((each) => (isJson ? `${JSON.stringify(toJson(FileChangeSchema, each))}\n` : line(each)));
         if (!context.stdout.write(`${lostChanges ? lost : ""}${lines.join("")}`)) await once(context.stdout, "drain");
       }

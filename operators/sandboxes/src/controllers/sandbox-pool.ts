@@ -44,7 +44,7 @@ const fieldManager = "sandboxes-pool-controller";
 type PoolStatus = Partial<NonNullable<SandboxPool["status"]>>;
 const retryMs = 15_000;
 
-/** Creates and removes the agents of pools: Pods, each with a key of its own. */
+/** Creates and removes the agents of pools: Pods, each with its own key. */
 export function createSandboxPoolController(services: OperatorServices): ControllerDefinition {
   return defineController({
     name: "sandboxes-pool",

@@ -59,10 +59,10 @@ import { Janitor } from "../janitor/janitor.ts";
 import { claimsOf, Registry } from "../registry/registry.ts";
 import { runtimeKey } from "../runtime.ts";
 
-/** File below the operator's data folder with the token of the fast path. */
+/** File below the operator's data directory with the token of the fast path. */
 export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fastpath-token");
 
-/** Folder below the operator's data folder with the sandboxes' images. */
+/** Directory below the operator's data directory with the sandboxes' images. */
 export const imagesFolder = (dataDir: string): string => join(dataDir, "images");
 
 /** Serves the fast path, monitors agents and runs the janitors. */
@@ -224,7 +224,7 @@ class FastPath {
     });
   }
 
-  /** `undefined` if agents run in other machines' folders. */
+  /** `undefined` if agents run in other machines' directories. */
   #startFolderJanitor(): AgentFolderJanitor | undefined {
     const { client, clock, log } = this.#context;
     const { tools } = this.#placement;

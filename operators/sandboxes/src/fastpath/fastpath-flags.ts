@@ -42,7 +42,7 @@ export const fastPathFlags = {
     name: "fastpath-tls-cert-file",
     value: "FILE",
     description:
-      "certificate of the gRPC server, reloaded when it changes (default: signed by fastpath-ca.crt in the data folder)",
+      "certificate of the gRPC server, reloaded when it changes (default: signed by fastpath-ca.crt in the data directory)",
   }),
   tlsKeyFile: textFlag({
     name: "fastpath-tls-private-key-file",

@@ -23,7 +23,7 @@ export interface FastPathServerOptions {
   readonly bindAddress: string;
   /** 0 picks a free one. */
   readonly port: number;
-  /** Rejects calls without the right to make them. */
+  /** Rejects calls without permission to make them. */
   readonly authorize: Interceptor;
   /** Default: no TLS. */
   readonly tls?: TlsMaterial | undefined;

@@ -162,7 +162,7 @@ describe("a client of the original", () => {
     ["the agent's port", { exposed_ports: [5758] }, status.INVALID_ARGUMENT, /^exposed_ports: 5758/],
     ["a port twice", { exposed_ports: [80, 80] }, status.INVALID_ARGUMENT, /^exposed_ports: 80 is listed twice/],
     ["a bad variable", { envs: { "A=B": "c" } }, status.INVALID_ARGUMENT, /^envs: "A=B"/],
-    ["a relative folder", { working_dir: "tmp" }, status.INVALID_ARGUMENT, /^working_dir: /],
+    ["a relative directory", { working_dir: "tmp" }, status.INVALID_ARGUMENT, /^working_dir: /],
     [
       "an image that is not there",
       { image: "no/such:1" },

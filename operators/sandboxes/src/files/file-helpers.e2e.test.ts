@@ -21,7 +21,7 @@ function childOf(title: string): number {
 }
 
 /** The status of the child process with this title, in /proc. */
-const rightsOf = (title: string): string => readFileSync(`/proc/${childOf(title)}/status`, "latin1");
+const processStatus = (title: string): string => readFileSync(`/proc/${childOf(title)}/status`, "latin1");
 
 /** The cgroups of a process, of the controllers that limit a sandbox. */
 const cgroupsOf = (pid: number): readonly string[] =>
@@ -49,7 +49,7 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper o
     const upload = "0".repeat(32);
     await helpers.run(program, { kind: "write", path: "one", upload, offset: 0, data: Buffer.from("text") });
     await helpers.run(program, { kind: "commit", path: "one", upload, mode: 0o600 });
-    const status = rightsOf("keelson-sandbox-files");
+    const status = processStatus("keelson-sandbox-files");
     const uid = Number(/^Uid:\t(\d+)\t(\d+)/m.exec(status)?.[1]);
     expect(uid).toBeGreaterThan(65_535);
     expect(status).toMatch(new RegExp(`^Uid:\t${uid}\t${uid}\t${uid}\t${uid}$`, "m"));
@@ -57,12 +57,12 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper o
     for (const set of ["CapPrm", "CapEff", "CapInh", "CapAmb"]) expect(status).toMatch(new RegExp(`^${set}:\t0+$`, "m"));
     const watches = new FolderWatches(systemClock);
     const watch = await watches.open(program, { path: ".", isRecursive: true });
-    const rights = rightsOf(watchProcessName);
-    expect(rights).toMatch(new RegExp(`^Uid:\t${uid}\t${uid}\t${uid}\t${uid}$`, "m"));
-    expect(rights).toMatch(/^Groups:\s*$/m);
+    const permissions = processStatus(watchProcessName);
+    expect(permissions).toMatch(new RegExp(`^Uid:\t${uid}\t${uid}\t${uid}\t${uid}$`, "m"));
+    expect(permissions).toMatch(/^Groups:\s*$/m);
     for (const set of ["CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd"])
-      expect(rights).toMatch(new RegExp(`^${set}:\t0+$`, "m"));
-    expect(rights).toMatch(/^NoNewPrivs:\t1$/m);
+      expect(permissions).toMatch(new RegExp(`^${set}:\t0+$`, "m"));
+    expect(permissions).toMatch(/^NoNewPrivs:\t1$/m);
     const { pid } = program.state.kind === "running" ? program.state : { pid: 0 };
     expect(cgroupsOf(childOf(watchProcessName))).toEqual(cgroupsOf(pid));
     expect(cgroupsOf(pid)).not.toEqual(cgroupsOf(process.pid));

@@ -91,7 +91,7 @@ class FileHelper {
     this.#process = spawn(program, [...args, String(user.uid), String(user.gid)], {
       stdio: ["ignore", "ignore", "ignore", fd, "ipc"],
       serialization: "advanced",
-      // A thread pool of the kernel would keep root's rights.
+      // A thread pool of the kernel would keep root's permissions.
       env: { PATH: process.env.PATH, UV_USE_IO_URING: "0" },
       cwd: "/",
     });

@@ -2,7 +2,7 @@
 
 /** A file of a sandbox. */
 export interface FileInfo {
-  /** Its name in its folder; `/` for the root. */
+  /** Its name in its directory; `/` for the root. */
   readonly name: string;
   readonly type: "file" | "directory" | "symlink" | "other";
   readonly sizeBytes: number;
@@ -27,7 +27,7 @@ export const inodeOf = (ino: bigint): Inode => (ino <= BigInt(Number.MAX_SAFE_IN
 export const isInode = (value: unknown): value is Inode =>
   typeof value === "string" ? /^\d{1,20}$/.test(value) : Number.isSafeInteger(value) && Number(value) >= 0;
 
-/** One operation. Paths are absolute, or relative to the work folder. Links are followed within the sandbox's root. */
+/** One operation. Paths are absolute, or relative to the work directory. Links are followed within the sandbox's root. */
 export type FileOperation =
   | { readonly kind: "stat"; readonly path: string }
   | { readonly kind: "list"; readonly path: string }
@@ -46,7 +46,7 @@ export type FileOperation =
   /** Removes the new file. */
   | { readonly kind: "abort"; readonly path: string; readonly upload: string }
   | { readonly kind: "remove"; readonly path: string; readonly isRecursive: boolean }
-  /** Creates a folder and its parents. */
+  /** Creates a directory and its parents. */
   | { readonly kind: "make-directory"; readonly path: string };
 
 /** The result of an operation. */
@@ -75,7 +75,7 @@ export class FileError extends Error {
 /** Maximum size of one chunk of a file. */
 export const maxChunkBytes = 256 * 1024;
 
-/** Maximum number of entries of a listed folder. */
+/** Maximum number of entries of a listed directory. */
 export const maxEntries = 10_000;
 
 /** Maximum length of a path, as PATH_MAX. */

@@ -3,7 +3,7 @@ import { FileError, type FileOperation } from "./file-operations.ts";
 
 /*
  * Serves the files of one sandbox to its agent. Descriptor 3 is the sandbox's root directory. The program gives up root before it reads
- * the first request, so that it has the rights of the sandbox's user and no others.
+ * the first request, so that it has the permissions of the sandbox's user and no others.
  */
 
 process.title = "keelson-sandbox-files";
@@ -11,7 +11,7 @@ process.title = "keelson-sandbox-files";
 /** Path of the root directory. */
 const root = "/proc/self/fd/3";
 
-function dropRights(uid: number, gid: number): void {
+function dropPrivileges(uid: number, gid: number): void {
   if (process.getuid?.() !== 0) return;
   process.setgroups?.([]);
   process.setgid?.(gid);
@@ -23,11 +23,11 @@ function dropRights(uid: number, gid: number): void {
     process.getgid?.() !== gid ||
     process.getgroups?.().some((id) => id !== gid)
   )
-    throw new TypeError("still has the rights of root");
+    throw new TypeError("still has the permissions of root");
 }
 
 const [uid, gid] = process.argv.slice(2).map(Number);
-dropRights(uid ?? 0, gid ?? 0);
+dropPrivileges(uid ?? 0, gid ?? 0);
 // New files have the mode that the operation sets.
 process.umask(0o022);
 

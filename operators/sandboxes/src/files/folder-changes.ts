@@ -1,18 +1,18 @@
 import { StringDecoder } from "node:string_decoder";
 
-/** A change in a watched folder. */
+/** A change in a watched directory. */
 export interface FolderChange {
-  /** `rename`: it has another name by now, which is a `create` if that is in the watched folder too. */
+  /** `rename`: it has another name by now, which is a `create` if that is in the watched directory too. */
   readonly type: "create" | "write" | "remove" | "rename" | "chmod";
-  /** Relative to the watched folder; `.` is the folder itself. */
+  /** Relative to the watched directory; `.` is the directory itself. */
   readonly path: string;
   readonly isDirectory: boolean;
 }
 
-/** Changes of a watched folder in their order. */
+/** Changes of a watched directory in their order. */
 export interface FolderReport {
   readonly changes: readonly FolderChange[];
-  /** Whether changes were lost before these: they were made faster than they were read, or in folders beyond the limit. */
+  /** Whether changes were lost before these: they were made faster than they were read, or in directories beyond the limit. */
   readonly isLossy: boolean;
 }
 

@@ -14,16 +14,16 @@ const maxWatches = 16;
 
 /** An active watch. */
 export interface FolderWatch {
-  /** Its reports. Ends after the folder was removed or renamed, with the sandbox, or after `stop`. Rejects if the watch broke. */
+  /** Its reports. Ends after the directory was removed or renamed, with the sandbox, or after `stop`. Rejects if the watch broke. */
   readonly reports: AsyncIterable<FolderReport>;
   stop(): void;
 }
 
 /** What to watch. */
 export interface WatchTarget {
-  /** Absolute, or relative to the work folder. Links are followed within the sandbox's root. */
+  /** Absolute, or relative to the work directory. Links are followed within the sandbox's root. */
   readonly path: string;
-  /** Whether the folders below are watched too, except through links. */
+  /** Whether the directories below are watched too, except through links. */
   readonly isRecursive: boolean;
 }
 
@@ -38,7 +38,7 @@ export class FolderWatches {
   }
 
   /**
-   * Watches a folder of a program. Resolves when every later change is reported. The program that reads the events has the rights of the
+   * Watches a directory of a program. Resolves when every later change is reported. The program that reads the events has the permissions of the
    * sandbox's user and no others, see `watch-program.ts`. It is in the sandbox's cgroups, so that the sandbox's limits count it.
    *
    * **Errors**: {@link FileError}, and `ExecutionError` if the program has no files or the agent lacks what a watch needs.
@@ -118,11 +118,17 @@ function checkedPath(path: string): string {
   }
 }
 
-/** A command with the rights of the sandbox's user. Nothing that it executes could gain privileges. */
+/** A command with the permissions of the sandbox's user. Nothing that it executes could gain privileges. */
 function asUser(command: readonly [string, ...string[]], { user }: ProgramRoot): readonly [string, ...string[]] {
   if (process.getuid?.() !== 0) return command;
-  const rights = [`--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"];
-  return ["setpriv", ...rights, "--no-new-privs", "--", ...command];
+  const permissions = [
+    `--reuid=${user.uid}`,
+    `--regid=${user.gid}`,
+    "--clear-groups",
+    "--inh-caps=-all",
+    "--bounding-set=-all",
+  ];
+  return ["setpriv", ...permissions, "--no-new-privs", "--", ...command];
 }
 
 /** The records of the first part of the output that has one. None if the program exited before. */
@@ -139,7 +145,7 @@ function startError(path: string, record: string, status: number | null): Error 
     return new ExecutionError("Unsupported", "watches require setpriv and perl on the agent's machine");
   if (record === "" && status === notEnteredStatus)
     return new FileError("Failed", "the watch could not enter the sandbox's cgroups; its process limit may be reached");
-  const limit = `${path}: the watch exceeds ${maxWatchedFolders} folders, or the kernel's limits fs.inotify.*`;
+  const limit = `${path}: the watch exceeds ${maxWatchedFolders} directories, or the kernel's limits fs.inotify.*`;
   if (record === "m") return new FileError("TooLarge", limit);
   const { errno } = constants;
   const number = Number(record.slice(1));

@@ -37,7 +37,7 @@ beforeEach(() => {
 afterEach(() => rmSync(base, { recursive: true, force: true }));
 
 describe("the files of a sandbox", () => {
-  it("are written, read, listed and removed, relative to the work folder or absolute", () => {
+  it("are written, read, listed and removed, relative to the work directory or absolute", () => {
     expect(write("../work/one", "text", 0o4755).info).toMatchObject({ name: "one", type: "file", sizeBytes: 4, mode: 0o755 });
     expect([read("one"), read("/work/one"), read("/work//./one")]).toEqual(["text", "text", "text"]);
     run({ kind: "make-directory", path: "deep/er" });
@@ -88,15 +88,15 @@ describe("the files of a sandbox", () => {
 
   it.each([
     ["no such file", { kind: "read", path: "none", offset: 0 }, "NotFound"],
-    ["a folder as a file", { kind: "read", path: ".", offset: 0 }, "Conflict"],
-    ["a file as a folder", { kind: "list", path: "/etc/passwd" }, "Conflict"],
+    ["a directory as a file", { kind: "read", path: ".", offset: 0 }, "Conflict"],
+    ["a file as a directory", { kind: "list", path: "/etc/passwd" }, "Conflict"],
     ["a path with NUL", { kind: "stat", path: "a\0b" }, "Invalid"],
     ["an empty path", { kind: "stat", path: "" }, "Invalid"],
     ["a long path", { kind: "stat", path: "a/".repeat(4000) }, "Invalid"],
     ["a long name", { kind: "stat", path: "a".repeat(300) }, "Invalid"],
     ["the root itself", { kind: "remove", path: "/", isRecursive: true }, "Invalid"],
-    ["a folder's own name", { kind: "remove", path: "work/..", isRecursive: true }, "Invalid"],
-    ["a folder as the target", { kind: "commit", path: "/etc", upload, mode: 0 }, "Conflict"],
+    ["a directory's own name", { kind: "remove", path: "work/..", isRecursive: true }, "Invalid"],
+    ["a directory as the target", { kind: "commit", path: "/etc", upload, mode: 0 }, "Conflict"],
     ["a foreign upload", { kind: "write", path: "one", upload: "../../x", offset: 0, data: Buffer.alloc(1) }, "Invalid"],
     ["a large chunk", { kind: "write", path: "one", upload, offset: 0, data: Buffer.alloc(maxChunkBytes + 1) }, "Invalid"],
   ] satisfies [string, FileOperation, string][])("reject %s", (_, operation, code) => {
@@ -119,7 +119,7 @@ describe("a hostile sandbox", () => {
     for (const each of [path, "absolute", "relative"]) expect(codeOf({ kind: "read", path: each, offset: 0 })).toBe("NotFound");
   });
 
-  it("cannot make a write, a removal or a new folder follow a link out of the root", () => {
+  it("cannot make a write, a removal or a new directory follow a link out of the root", () => {
     symlinkSync(base, join(root, "work", "out"));
     symlinkSync(join(base, "secret"), join(root, "work", "file"));
     expect(codeOf({ kind: "write", path: "out/new", upload, offset: 0, data: Buffer.from("x") })).toBe("NotFound");

@@ -29,13 +29,13 @@ import {
 
 /*
  * File operations beneath the root of a sandbox. Every path is resolved by descriptors, see `openBeneath`; the last step acts on an entry
- * of an open folder, which is not followed if it is a link. The caller runs as the sandbox's user, so the kernel's permissions apply.
+ * of an open directory, which is not followed if it is a link. The caller runs as the sandbox's user, so the kernel's permissions apply.
  */
 
-/** Folder that relative paths start from. */
+/** Directory that relative paths start from. */
 const workFolder = "/work";
 
-/** Depth of folders that are removed recursively. */
+/** Depth of directories that are removed recursively. */
 const maxDepth = 256;
 
 /** Runs an operation beneath `root`, the path of a directory. Throws {@link FileError}. */
@@ -141,7 +141,7 @@ class SandboxFiles {
     return this.#stat(path);
   }
 
-  /** Acts on an entry of a folder; `folder` is a path by descriptor. */
+  /** Acts on an entry of a directory; `folder` is a path by descriptor. */
   #inParent(path: string, act: (folder: string, name: string) => void): FileResult {
     const name = nameOf(path);
     if (name === "" || name === "." || name === "..") throw new FileError("Invalid", `${path}: must name an entry of a folder`);
@@ -154,7 +154,7 @@ class SandboxFiles {
   }
 }
 
-/** The absolute path of a file in a sandbox; relative ones start from the work folder. Throws {@link FileError} if it cannot be a path. */
+/** The absolute path of a file in a sandbox; relative ones start from the work directory. Throws {@link FileError} if it cannot be a path. */
 export function absolutePath(path: string): string {
   if (path === "" || path.includes("\0"))
     throw new FileError("Invalid", `path: ${JSON.stringify(path)} must be a path without NUL`);
@@ -182,13 +182,13 @@ function openUpload(folder: string, upload: string, flags: number): number {
   throw new FileError("Conflict", `${name}: was replaced while it was written`);
 }
 
-/** Removes an entry of a folder that is given by descriptor. A link is removed, not followed. */
+/** Removes an entry of a directory that is given by descriptor. A link is removed, not followed. */
 function remove(folder: string, name: string, depth: number): void {
   const path = `${folder}/${name}`;
   const info = lstatSync(path);
   if (!info.isDirectory()) return unlinkSync(path);
   if (depth > 0) {
-    // A folder that is replaced by a link meanwhile is not opened.
+    // A directory that is replaced by a link meanwhile is not opened.
     const fd = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
     try {
       const opened = opendirSync(`/proc/self/fd/${fd}`);
@@ -203,7 +203,7 @@ function remove(folder: string, name: string, depth: number): void {
   rmdirSync(path);
 }
 
-/** An entry of a folder; undefined if it was removed meanwhile. */
+/** An entry of a directory; undefined if it was removed meanwhile. */
 function entryOf(folder: string, name: string): FileInfo | undefined {
   try {
     const stats = lstatSync(`${folder}/${name}`);

@@ -79,9 +79,9 @@ afterEach(async () => {
 });
 
 describe.runIf(process.platform === "linux" && watchCommand("/", false) !== undefined)(
-  "the program that watches a folder",
+  "the program that watches a directory",
   () => {
-    it("reports each kind of change in a folder, but not in those below it", async () => {
+    it("reports each kind of change in a directory, but not in those below it", async () => {
       expect(await start("/work")).toBe("s");
       writeFileSync(at("work/a\nb"), "text");
       chmodSync(at("work/a\nb"), 0o600);
@@ -92,7 +92,7 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
       expect(seen).toEqual(["cfa\nb", "wfa\nb", "afa\nb", "nfa\nb", "cfc", "rfc"]);
     });
 
-    it("follows folders that are created, moved and removed below it", async () => {
+    it("follows directories that are created, moved and removed below it", async () => {
       expect(await start("/work", true)).toBe("s");
       // Its content may be older than its watch.
       mkdirSync(at("work/new/er"), { recursive: true });
@@ -116,14 +116,14 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
     it.each([
       ["removed", "rd.", () => rmSync(at("work/sub"), { recursive: true })],
       ["renamed", "nd.", () => renameSync(at("work/sub"), at("work/other"))],
-    ])("ends when the folder is %s", async (_, last, change) => {
+    ])("ends when the directory is %s", async (_, last, change) => {
       expect(await start("/work/sub", true)).toBe("s");
       change();
       await until(last);
       expect((await parts.next()).done).toBe(true);
     });
 
-    it("does not leave the root: through links, parents, or folders that become links", async () => {
+    it("does not leave the root: through links, parents, or directories that become links", async () => {
       symlinkSync("/work/sub", at("work/in"));
       symlinkSync(join(base, "outside"), at("work/out"));
       symlinkSync("../../../outside", at("work/up"));
@@ -136,7 +136,7 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
       writeFileSync(at("work/sub/file"), "");
       await until("cffile");
       watcher?.kill("SIGKILL");
-      // Links below a watched folder are not followed either, whenever they are created.
+      // Links below a watched directory are not followed either, whenever they are created.
       expect(await start("/", true)).toBe("s");
       symlinkSync(join(base, "outside"), at("work/sub/later"));
       for (let round = 0; round < 200; round += 1) {
@@ -161,7 +161,7 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
       for (let round = 0; round < queueSize / 2 + 2_000; round += 1) renameSync(...(round % 2 === 0 ? names : swapped(names)));
       mkdirSync(at("work/unnoticed"));
       await until("o");
-      // Nothing tells when the folder whose event was lost is watched again, so a write may be too early.
+      // Nothing tells when the directory whose event was lost is watched again, so a write may be too early.
       const writes = setInterval(() => writeFileSync(at("work/unnoticed/file"), "text"), 10);
       try {
         await until("wfunnoticed/file");
@@ -170,7 +170,7 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
       }
     });
 
-    it("takes no longer for a renamed folder if there are many others", async () => {
+    it("takes no longer for a renamed directory if there are many others", async () => {
       const cpuOf = async (prepare: () => void): Promise<number> => {
         prepare();
         mkdirSync(at("work/sub/0"));
@@ -190,7 +190,7 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
       expect(many).toBeLessThan(3 * few);
     });
 
-    it("does not collect folders that it cannot watch", async () => {
+    it("does not collect directories that it cannot watch", async () => {
       expect(await start("/work", true, 10)).toBe("s");
       const before = peakMemory();
       // Each path has more than 3,000 bytes.
@@ -210,7 +210,7 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
       await until("cfafter");
     });
 
-    it("rejects more folders than it can watch, and reports those that appear later", async () => {
+    it("rejects more directories than it can watch, and reports those that appear later", async () => {
       for (const name of ["a", "b", "c"]) mkdirSync(at(`work/sub/${name}`));
       expect(await start("/work", true, 4)).toBe("m");
       expect(await start("/work", true, 5)).toBe("s");

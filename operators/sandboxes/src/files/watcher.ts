@@ -51,7 +51,7 @@ export class Watcher {
     this.#process.kill("SIGKILL");
   }
 
-  /** Once its output has ended: whether it was stopped, its folder was removed, or its sandbox has ended. */
+  /** Once its output has ended: whether it was stopped, its directory was removed, or its sandbox has ended. */
   async isExpectedEnd(): Promise<boolean> {
     return (await this.#closed.promise) === 0 || this.#isStopped || (await this.hasEndedWithProgram());
   }

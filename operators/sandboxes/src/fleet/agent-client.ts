@@ -53,7 +53,7 @@ export interface AgentClient {
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
   /** Runs an operation on the files of a sandbox. */
   files(sandboxId: string, operation: FileOperation): Promise<FileResult>;
-  /** Watches a folder of a sandbox. Resolves when the watch is active. The reports reject if the connection is lost. */
+  /** Watches a directory of a sandbox. Resolves when the watch is active. The reports reject if the connection is lost. */
   watchFiles(sandboxId: string, target: WatchTarget, signal: AbortSignal): Promise<AsyncIterable<FolderReport>>;
   /** Runs an operation on the processes of a sandbox. */
   processes(sandboxId: string, operation: ProcessOperation): Promise<ProcessResult>;
@@ -260,7 +260,7 @@ class HttpsAgentClient implements AgentClient {
   }
 
   async #stream(path: string, signal: AbortSignal): Promise<IncomingMessage> {
-    // A request adds a listener to its signal until it ends, and many streams can share a signal. A signal of its own adds none.
+    // A request adds a listener to its signal until it ends, and many streams can share a signal. Its own signal adds none.
     const response = await this.#respond(path, { signal: AbortSignal.any([signal]) });
     if (response.statusCode !== 200)
       throw answerFailure(this.#url, response.statusCode ?? 500, await readText(response, maxErrorBytes));

@@ -27,7 +27,7 @@ export interface AgentMonitorOptions {
   readonly onStatus?: (agent: AgentPod, client: AgentClient, status: AgentStatus, before: AgentStatus | undefined) => void;
 }
 
-/** Follows every agent on a stream of its own and writes changes to the API. A slow agent does not delay others. */
+/** Follows every agent on its own stream and writes changes to the API. A slow agent does not delay others. */
 export class AgentMonitor {
   readonly #options: AgentMonitorOptions;
   readonly #streams = new Map<string, AgentStream>();

@@ -108,7 +108,7 @@ describe("an agent's Pod", () => {
     expect(parseAgentPod({ ...pod, metadata: { ...pod.metadata, ownerReferences: [] } })).toBeUndefined();
   });
 
-  it("has a key of its own", () => {
+  it("has its own key", () => {
     const [one, other] = [agentSecret(pool(), "s", randomBytes), agentSecret(pool(), "s", randomBytes)].map((secret) =>
       readToken({ apiVersion: "v1", kind: "Secret", ...secret }),
     );

@@ -10,7 +10,7 @@ import type { AgentIsolation } from "../agent/run-agent.ts";
 /** How an operator runs its agents. */
 export interface AgentPlacement extends AgentIsolation {
   /**
-   * `local`: agents run on the operator's own machine with this command, each in a folder of its own below `dir`. `image`: agents are
+   * `local`: agents run on the operator's own machine with this command, each in its own directory below `dir`. `image`: agents are
    * containers of this image.
    */
   readonly tools:
@@ -27,7 +27,7 @@ export interface AgentPlacement extends AgentIsolation {
 const containerName = "agent";
 const tokenKey = "token";
 
-/** Name of the Secret with an agent's key. `suffix` is random: each agent Pod has a key of its own, even under a reused name. */
+/** Name of the Secret with an agent's key. `suffix` is random: each agent Pod has its own key, even under a reused name. */
 export const agentSecretName = (agent: string, suffix: string): string => `${agent}-${suffix}`;
 
 /** The Secret with the key that one agent shares with the operator. Owned by the pool; deleted with the agent. */

@@ -12,9 +12,9 @@ import { removeNetworks } from "../network/sandbox-networks.ts";
 
 /** Options of an {@link AgentFolderJanitor}. */
 export interface AgentFolderJanitorOptions {
-  /** Parent of the agents' folders, which are named after their Pods' uids. */
+  /** Parent of the agents' directories, which are named after their Pods' uids. */
   readonly dir: string;
-  /** Isolation of agents whose folder does not record it. */
+  /** Isolation of agents whose directory does not record it. */
   readonly isolation: AgentIsolation;
   readonly client: Client;
   readonly clock: Clock;
@@ -28,7 +28,7 @@ const maxRetryMs = 60_000;
 const podUid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
- * Cleans up after agents whose Pods were deleted: programs, mounts and folders. It queries the API directly and removes nothing if the
+ * Cleans up after agents whose Pods were deleted: programs, mounts and directories. It queries the API directly and removes nothing if the
  * API does not answer.
  */
 export class AgentFolderJanitor {
@@ -81,7 +81,7 @@ export class AgentFolderJanitor {
     await mkdir(dir, { recursive: true, mode: 0o711 });
     const folders = (await readdir(dir)).filter((name) => podUid.test(name));
     if (folders.length === 0) return;
-    // Listed after the folders: a Pod exists before its folder, so a Pod missing from this list was deleted.
+    // Listed after the directories: a Pod exists before its directory, so a Pod missing from this list was deleted.
     const pods = await client.list(Pod, { labelSelector: `${agentLabels.app}=${agentApp}` });
     const uids = new Set(pods.items.map((pod) => pod.metadata.uid));
     for (const uid of folders) {

@@ -72,7 +72,7 @@ const stateFile = (folder: string): string => join(folder, "network.json");
 /** File that a sandbox has as `/etc/resolv.conf`. */
 export const resolverFile = (folder: string): string => join(folder, "resolv.conf");
 
-/** Reads the network of a folder; undefined if it was never completed. A damaged file counts as missing and is logged. */
+/** Reads the network of a directory; undefined if it was never completed. A damaged file counts as missing and is logged. */
 export async function readNetwork(folder: string, log: Logger): Promise<SandboxNetwork | undefined> {
   const file = stateFile(folder);
   const text = await readFile(file, "utf8").catch(() => undefined);

@@ -21,7 +21,7 @@ import {
 
 /** Options of {@link SandboxNetworks}. */
 export interface SandboxNetworksOptions {
-  /** Folder with one folder per network. */
+  /** Directory with one directory per network. */
   readonly dir: string;
   readonly clock: Clock;
   readonly log: Logger;

@@ -123,7 +123,7 @@ describe("an answer of an agent", () => {
     }
   });
 
-  it.each(["..", ".", "", "../../.bashrc", "a/b", "a\0b"])("cannot name a file outside the listed folder: %j", (name) => {
+  it.each(["..", ".", "", "../../.bashrc", "a/b", "a\0b"])("cannot name a file outside the listed directory: %j", (name) => {
     expect(() => fileResultOf({ entries: [{ ...file, name }] })).toThrow(AgentError);
     expect(() => fileResultOf({ info: { ...file, name } })).toThrow(AgentError);
   });

@@ -121,7 +121,7 @@ const checkCreate: Check<CreateAnswer> = object(
   },
 );
 
-/** A name that stays in its folder: callers create local files with it. */
+/** A name that stays in its directory: callers create local files with it. */
 const fileName = text(maxPathBytes, /^(?!\.{1,2}$)[^/\0]+$/);
 
 const fileFields = {

@@ -13,7 +13,7 @@ it.each([
   ["an id with a path", { ...sandbox, sandboxId: "../../etc/passwd" }, /^sandbox\.sandboxId: /],
   ["no image", { ...sandbox, image: "" }, /^sandbox\.image: /],
   ["port 0", { ...sandbox, ports: [0] }, /^sandbox\.ports: /],
-  ["a relative folder", { ...sandbox, workingDir: "tmp" }, /^sandbox\.workingDir: /],
+  ["a relative directory", { ...sandbox, workingDir: "tmp" }, /^sandbox\.workingDir: /],
   ["zero cpu", { ...sandbox, cpu: "0" }, /^sandbox\.cpu: "0" must be a positive quantity/],
   ["memory that is not a quantity", { ...sandbox, memory: "lots" }, /^sandbox\.memory: "lots" must be a positive quantity/],
 ])("rejects %s and names the field", (_, value, problem) => {

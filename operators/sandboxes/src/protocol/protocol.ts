@@ -17,7 +17,7 @@ export const agentPaths = {
   logs: "/api/v1/agent/logs",
   /** Keelson's: upgrades to the protocol of `exec-frames.ts`. */
   exec: "/api/v1/agent/exec",
-  /** Keelson's: as `exec`, with a `user`. A path of its own, because agents of earlier versions ignore unknown parameters. */
+  /** Keelson's: as `exec`, with a `user`. Its own path, because agents of earlier versions ignore unknown parameters. */
   execAs: "/api/v1/agent/exec-as",
   /** Keelson's: as `exec`, but connects to the exposed port `port`. `stdin` and `closeStdin` are its input, `stdout` and `exit` its output. */
   connect: "/api/v1/agent/connect",
@@ -27,7 +27,7 @@ export const agentPaths = {
   pause: "/api/v1/agent/pause",
   /** Keelson's: runs `operation`, a `FileOperation` as JSON, with the request's body as data. The answer has a file's data, or JSON. */
   files: "/api/v1/agent/files",
-  /** Keelson's: watches the folder `path`, also below it if `recursive` is true. The answer, a {@link FolderWatchLine} per line, starts when it is active. */
+  /** Keelson's: watches the directory `path`, also below it if `recursive` is true. The answer, a {@link FolderWatchLine} per line, starts when it is active. */
   watchFiles: "/api/v1/agent/watch-files",
   /** Keelson's: runs the `ProcessOperation` in the body, answers with a `ProcessResult`. */
   processes: "/api/v1/agent/processes",

@@ -67,7 +67,7 @@ export class ProxyAccess {
     const { target, signature } = takeSignature(url);
     const grant = await this.#grant(port, signature, request);
     const sandbox = this.#options.cache.list(Sandbox, { index: ["sandboxID", port.sandboxId] })[0];
-    if (grant.kind === "token") await this.#requireRight(grant.user, sandbox);
+    if (grant.kind === "token") await this.#requirePermission(grant.user, sandbox);
     if (sandbox === undefined) throw new ProxyError(404, `sandbox ${port.sandboxId} not found; a restart changes the id`);
     requireOpen(sandbox, port.port);
     const { staticToken } = this.#options;
@@ -105,12 +105,12 @@ export class ProxyAccess {
     return { kind: "token", user };
   }
 
-  async #requireRight(user: AuthenticatedUser | "holder of the static token", sandbox: DeepReadonly<Sandbox> | undefined) {
+  async #requirePermission(user: AuthenticatedUser | "holder of the static token", sandbox: DeepReadonly<Sandbox> | undefined) {
     if (user === "holder of the static token") return;
     const rule = callRules.get(SandboxPorts.method.connect);
     const { namespace = "", name = "" } = sandbox?.metadata ?? {};
     const attributes = { group, version: Sandbox.version, resource: Sandbox.plural, namespace, name, ...rule };
-    // A user without the right does not learn whether the sandbox exists.
+    // A user without the permission does not learn whether the sandbox exists.
     if (sandbox === undefined || !(await this.#isAllowed(user, attributes)))
       throw new ProxyError(403, `sandbox not found, or user "${user.username}" may not create sandboxes/portforward for it`);
   }
@@ -131,7 +131,7 @@ function requireSameOrigin({ headers }: IncomingMessage, isSecure: boolean): voi
   // Frames navigate too.
   const isNavigation = mode === "navigate" && destination === "document";
   const isForeignFetch = (site === "same-site" || site === "cross-site") && !isNavigation;
-  if (isForeignOrigin || isForeignFetch) throw new ProxyError(403, "requests from other origins need a signature of their own");
+  if (isForeignOrigin || isForeignFetch) throw new ProxyError(403, "requests from other origins need their own signature");
 }
 
 /** Whether an origin has this host, and TLS if clients use it. `URL` omits the default port of the scheme. */

@@ -206,7 +206,7 @@ describe("the proxy to ports of sandboxes", () => {
     ).toBe(200);
   });
 
-  it("authorizes bearer tokens by the right to forward ports, and hides them from the sandbox", async () => {
+  it("authorizes bearer tokens by permission to forward ports, and hides them from the sandbox", async () => {
     const as = (token: string, to = host) => fetchRaw("/", { headers: { authorization: `Bearer ${token}`, host: to } });
     expect((await as("static")).status).toBe(200);
     expect((await as("user-allowed")).status).toBe(200);

@@ -22,7 +22,7 @@ import { ProxyError } from "./proxy-error.ts";
 
 /*
  * An HTTP/1.1 proxy to the exposed ports of sandboxes, by host name. Requests and answers are parsed here and written anew, so neither end
- * can make the other one see a message that the proxy does not. Each request has a connection of its own, through the authenticated
+ * can make the other one see a message that the proxy does not. Each request has its own connection, through the authenticated
  * connection to the agent.
  */
 

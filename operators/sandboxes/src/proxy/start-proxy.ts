@@ -11,7 +11,7 @@ import { portUrl } from "./proxy-url.ts";
 import { type SandboxProxy, startSandboxProxy } from "./sandbox-proxy.ts";
 import { type SignedPort, UrlSigner } from "./url-signer.ts";
 
-/** File below the operator's data folder with the keys that sign URLs. */
+/** File below the operator's data directory with the keys that sign URLs. */
 const keysFile = (dataDir: string): string => join(dataDir, "proxy-keys.json");
 
 /** Options of {@link startProxy}. */
@@ -34,7 +34,7 @@ export interface RunningProxy {
 /** The host whose subdomains lead to the proxy. */
 export const proxyDomain = ({ publicUrl }: ProxySettings): string => publicUrl?.hostname ?? defaultProxyDomain;
 
-/** Starts the proxy with the certificate of the fast path, and with signing keys in the operator's data folder. */
+/** Starts the proxy with the certificate of the fast path, and with signing keys in the operator's data directory. */
 export async function startProxy({
   settings,
   context,

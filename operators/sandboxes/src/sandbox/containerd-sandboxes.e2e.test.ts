@@ -21,7 +21,7 @@ let local: LocalSandboxes;
 
 beforeEach(async () => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), "sbx-ctrd-")));
-  // As /run: a sandbox's root, an unprivileged user of the host, must reach its container's folder.
+  // As /run: a sandbox's root, an unprivileged user of the host, must reach its container's directory.
   chmodSync(dir, 0o711);
   containerd = await startLocalContainerd(join(dir, "containerd"));
   await createBusyboxImage(join(dir, "busybox.tar"));
@@ -77,7 +77,7 @@ async function logs(sandboxName: string): Promise<string> {
 }
 
 describe("agents with containerd", () => {
-  it("run an image's program with its environment, folders, logs and exit code, and leave nothing behind", async () => {
+  it("run an image's program with its environment, directories, logs and exit code, and leave nothing behind", async () => {
     const script = "echo $FROM_IMAGE $OWN; cat /etc/motd; exit 5";
     const envs = { OWN: "own" };
     await local.fastPath.createSandbox({ name: "one", image: "busybox", poolRef: "pool", command: ["sh", "-c", script], envs });

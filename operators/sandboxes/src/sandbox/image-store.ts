@@ -3,7 +3,7 @@ import { hostImage } from "../api/names.ts";
 
 /** An image on this machine. */
 export interface ReadyImage {
-  /** Folder that becomes the root; absent for the machine's own programs. */
+  /** Directory that becomes the root; absent for the machine's own programs. */
   readonly root?: string;
   /** The image's default command. */
   readonly entrypoint: readonly string[];
@@ -20,13 +20,13 @@ export interface ImageStore {
   list(): readonly string[];
 }
 
-/** The image `host`: the machine's own programs. */
+/** The `host` image: the machine's own programs. */
 export const hostImages: ImageStore = {
   find: (image) => (normalizeImage(image) === hostImage ? { entrypoint: [], command: ["/bin/sh"], env: {} } : undefined),
   list: () => [hostImage],
 };
 
-/** The image `host` and the unpacked images. */
+/** The `host` image and the unpacked images. */
 export function localImages(unpacked: UnpackedImages): ImageStore {
   return {
     find(name) {

@@ -7,7 +7,7 @@ import { networkNamespaceOf, type Program } from "@keelson/execution";
 import { isAlive, portsOf } from "./sandbox-program.ts";
 
 /*
- * A sandbox has a network namespace of its own with nothing but loopback. For each exposed port the agent listens on its own address and
+ * A sandbox has its own network namespace with nothing but loopback. For each exposed port the agent listens on its own address and
  * hands every accepted connection to a relay process, which runs inside the sandbox's network namespace and connects to its loopback. The
  * relay starts with the first connection and shares nothing else with the sandbox: neither files nor processes.
  */
@@ -16,7 +16,7 @@ import { isAlive, portsOf } from "./sandbox-program.ts";
 export interface PortRelaysOptions {
   /** Address to listen on. */
   readonly address: string;
-  /** Whether programs have a network of their own. Otherwise they listen on `address` themselves. */
+  /** Whether programs have their own network. Otherwise they listen on `address` themselves. */
   readonly isRelayed: boolean;
   readonly clock: Clock;
   readonly log: Logger;

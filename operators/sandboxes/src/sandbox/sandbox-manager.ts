@@ -20,7 +20,7 @@ export interface SandboxManagerOptions extends SandboxStarterOptions {
   readonly log: Logger;
   /** File with changed expiry times. */
   readonly expiryFile: string;
-  /** Slots to keep ready, and the folder of the unpacked images. Default: none. */
+  /** Slots to keep ready, and the directory of the unpacked images. Default: none. */
   readonly warm?: WarmCounts & { readonly imageDir: string };
 }
 

@@ -10,7 +10,7 @@ import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../p
 /** Options that apply to every sandbox of an agent. */
 export interface SandboxProgramOptions {
   readonly driver: Driver;
-  /** What runs the containers of the driver `containerd`. Default: runc. */
+  /** What runs the containers of the `containerd` driver. Default: runc. */
   readonly runtime?: "runsc";
   /** Address of the agent, on which sandboxes' ports are exposed. */
   readonly address: string;
@@ -25,10 +25,10 @@ export interface SandboxProgramOptions {
 /** Enough for a build or a browser; stops a fork bomb. */
 const defaultMaxProcesses = 512;
 
-/** Limits of a sandbox if neither it nor its pool sets any. Files in the work folder and /tmp count as memory too. */
+/** Limits of a sandbox if neither it nor its pool sets any. Files in the work directory and /tmp count as memory too. */
 const standardLimits = { cpu: "1", memory: "512Mi", diskBytes: 512 * 1024 * 1024 } as const;
 
-/** A sandbox has a network of its own: its servers listen on its loopback, and the agent relays exposed ports. */
+/** A sandbox has its own network: its servers listen on its loopback, and the agent relays exposed ports. */
 const loopback = "127.0.0.1";
 
 /** Whether a program has not terminated. */

@@ -17,11 +17,11 @@ export interface WarmSandboxesOptions {
   readonly program: SandboxProgramOptions;
   readonly images: ImageStore;
   readonly counts: WarmCounts;
-  /** Folder of the unpacked images. */
+  /** Directory of the unpacked images. */
   readonly imageDir: string;
 }
 
-/** Images with slots of their own. */
+/** Images with their own slots. */
 const maxImages = 4;
 
 /** A sandbox without anything of its own: what it has in common with others is prepared in advance. */

@@ -17,14 +17,14 @@ import { startLocalCluster } from "./local-cluster.ts";
 /** Namespace of all that tests make. */
 export const namespace = "default";
 
-/** The family on a cluster of its own, with real agents and programs. */
+/** The family on its own cluster, with real agents and programs. */
 export interface LocalSandboxes extends FastPathClient {
   readonly cluster: TestCluster;
   readonly client: Client;
   /** Where the fast path listens, and what it asks of callers. */
   readonly url: string;
   readonly token: string;
-  /** The operator's folder. */
+  /** The operator's directory. */
   readonly dataDir: string;
   /** Starts the operator again, with this client if given. */
   restart(as?: Client): Promise<void>;

@@ -1,5 +1,5 @@
 /*
- * System calls that only an attacker of the kernel makes, as Perl programs: every Debian has Perl, and the image `host` sees it. Each call
+ * System calls that only an attacker of the kernel makes, as Perl programs: every Debian has Perl, and the `host` image sees it. Each call
  * is valid enough to get past the kernel's own argument checks, so EPERM is the filter's answer.
  */
 

@@ -345,7 +345,7 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     expect(existsSync(join(victim, "x"))).toBe(false);
   });
 
-  it("is given to the next sandbox also if its folders are nested beyond PATH_MAX and it is not accessible", async () => {
+  it("is given to the next sandbox also if its directories are nested beyond PATH_MAX and it is not accessible", async () => {
     const nest =
       'chdir "/data"; $d = "d" x 200; for (1..900) { (mkdir($d) and chdir($d)) or die $! } chmod 0, "/data"; print "ok\n"';
     expect(await run(1, `perl -e '${nest}'`)).toBe("ok\n");

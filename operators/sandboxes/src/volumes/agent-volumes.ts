@@ -13,9 +13,9 @@ import { imageOf, readRecord, readSizes, recordOf, requireRecord, type VolumeRec
 
 /** Options of {@link AgentVolumes}. */
 export interface AgentVolumesOptions {
-  /** Folder of the volumes. Agents of one machine may share it. */
+  /** Directory of the volumes. Agents of one machine may share it. */
   readonly dir: string;
-  /** The agent's own folder. */
+  /** The agent's own directory. */
   readonly agentDir: string;
   /** Driver of the sandboxes. */
   readonly driver: string;
@@ -45,7 +45,7 @@ export class AgentVolumes {
     this.#mounts = (options.driver === "containerd" ? hostMounts() : undefined) ?? new VolumeMounts();
   }
 
-  /** Opens the volumes of a folder. `users`: the sandboxes that run, with their volumes. All other volumes are unmounted. */
+  /** Opens the volumes of a directory. `users`: the sandboxes that run, with their volumes. All other volumes are unmounted. */
   static async open(options: AgentVolumesOptions, users: ReadonlyMap<string, readonly VolumeMount[]>): Promise<AgentVolumes> {
     const volumes = new AgentVolumes(options);
     await mkdir(options.dir, { recursive: true, mode: 0o711 });
@@ -67,7 +67,7 @@ export class AgentVolumes {
     return volumes;
   }
 
-  /** The ids of the volumes in the folder. */
+  /** The ids of the volumes in the directory. */
   get ids(): readonly string[] {
     return this.#ids;
   }
@@ -272,7 +272,7 @@ export class AgentVolumes {
     const [owner, ...others] = record.owners;
     if (owner?.first === to.first && owner.size === to.size && others.length === 0) return;
     if (owner === undefined) {
-      // As a work folder: every user of an image can write to it.
+      // As a work directory: every user of an image can write to it.
       await this.#mounts.run("chmod", ["1777", mounted], "prepare the volume");
       await this.#mounts.run("rm", ["-rf", join(mounted, "lost+found")], "prepare the volume");
     }

@@ -15,11 +15,11 @@ export function volumeSupportProblem(driver: string): string | undefined {
   return process.getuid?.() === 0 ? undefined : "volumes require an agent that runs as root";
 }
 
-/** Folder with the mounts of an agent's volumes, below its own. */
+/** Directory with the mounts of an agent's volumes, below its own. */
 export const volumeMountsOf = (agentDir: string): string => join(agentDir, "volumes");
 
 /**
- * Unmounts the volumes of an agent whose programs have been stopped. Rejects unless all are unmounted: removing the agent's folder would
+ * Unmounts the volumes of an agent whose programs have been stopped. Rejects unless all are unmounted: removing the agent's directory would
  * remove their files.
  */
 export async function unmountVolumes(agentDir: string): Promise<void> {
@@ -30,7 +30,7 @@ export async function unmountVolumes(agentDir: string): Promise<void> {
   if (host !== undefined) await host.unmountBelow(folder);
 }
 
-/** The mounts of the machine, if this process has a mount namespace of its own. */
+/** The mounts of the machine, if this process has its own mount namespace. */
 export function hostMounts(): VolumeMounts | undefined {
   try {
     return readlinkSync("/proc/1/ns/mnt") === readlinkSync("/proc/self/ns/mnt") ? undefined : new VolumeMounts(1);

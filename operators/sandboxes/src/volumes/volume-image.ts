@@ -7,7 +7,7 @@ import { readMountPoints } from "@keelson/execution/files";
 import { VolumeError } from "./volume-error.ts";
 
 /*
- * A volume is an ext4 file system in a file of its own, so that the kernel enforces its size, and its journal keeps it consistent through
+ * A volume is an ext4 file system in its own file, so that the kernel enforces its size, and its journal keeps it consistent through
  * crashes. The whole file is allocated in advance: a volume cannot run out of space that another one has taken.
  */
 
@@ -16,7 +16,7 @@ const run = promisify(execFile);
 /** The tools must be found, whatever the environment of the agent. */
 const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" };
 
-/** Bytes per file: the number of files is limited as in a work folder. */
+/** Bytes per file: the number of files is limited as in a work directory. */
 const bytesPerFile = 16 * 1024;
 const maxFiles = 65_536;
 
@@ -169,7 +169,7 @@ export class VolumeMounts {
     }
   }
 
-  /** Unmounts all volumes below a folder. */
+  /** Unmounts all volumes below a directory. */
   async unmountBelow(folder: string): Promise<void> {
     for (const path of this.#points().filter((point) => point.startsWith(`${folder}/`))) await this.unmount(path);
   }
@@ -236,7 +236,7 @@ async function requireSpace(folder: string, sizeBytes: number): Promise<void> {
   throw new VolumeError("Failed", `could not allocate the volume: ${wanted} MiB requested, ${free} MiB available`);
 }
 
-/** Writes a file or the entries of a folder to the disk. */
+/** Writes a file or the entries of a directory to the disk. */
 async function sync(path: string): Promise<void> {
   const file = await open(path, "r");
   try {

@@ -40,7 +40,7 @@ describe("the volumes of a sandbox", () => {
     expect(volumesProblem([data, { name: "other", mountPath: "/data2" }])).toBeUndefined();
   });
 
-  it("have ids that cannot leave the folder of the volumes", () => {
+  it("have ids that cannot leave the directory of the volumes", () => {
     const mount = { name: "data", mountPath: "/data" };
     for (const volumeId of ["../../etc", "", undefined, "00000000-0000-4000-8000-00000000000G"])
       expect(volumeMountsProblem([{ ...mount, volumeId }])).toBe("volumes[0].volumeId: must be a UUID");

@@ -11,7 +11,7 @@ export interface VolumeReference {
 
 /** A volume of a sandbox on its agent. */
 export interface VolumeMount extends VolumeReference {
-  /** Uid of the SandboxVolume. It names a folder of the agent. */
+  /** Uid of the SandboxVolume. It names a directory of the agent. */
   readonly volumeId: string;
 }
 
@@ -22,7 +22,7 @@ export const maxVolumes = 8;
 export const mountPathPattern =
   "^(/(\\.\\.[A-Za-z0-9_.+-]+|\\.[A-Za-z0-9_+-][A-Za-z0-9_.+-]*|[A-Za-z0-9_+-][A-Za-z0-9_.+-]*))+$";
 
-/** Folders that a sandbox has of its own, or from its image. No volume can be mounted on or below them. */
+/** Directories that a sandbox has of its own, or from its image. No volume can be mounted on or below them. */
 const reservedFolders = [
   "bin",
   "dev",
@@ -43,7 +43,7 @@ const reservedFolders = [
 /** Mount paths on or below which no volume can be mounted. */
 export const reservedPathPattern = `^/(${reservedFolders.join("|")}|var/(tmp|run))(/|$)`;
 
-/** Valid ids of volumes: UUIDs. They become folder names on the agent. */
+/** Valid ids of volumes: UUIDs. They become directory names on the agent. */
 export const volumeIdPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 const namePattern = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
@@ -70,7 +70,7 @@ function referenceProblem(volume: unknown, others: readonly VolumeReference[]): 
   if (typeof mountPath !== "string" || mountPath.length > 255 || !mountPathExpression.test(mountPath))
     return `.mountPath: ${JSON.stringify(mountPath)} must be an absolute path of at most 255 letters, digits and ._+-`;
   if (reservedPathExpression.test(mountPath))
-    return `.mountPath: ${mountPath} must not be a folder of the system or of the sandbox; use a path such as /data`;
+    return `.mountPath: ${mountPath} must not be a directory of the system or of the sandbox; use a path such as /data`;
   if (readOnly !== undefined && typeof readOnly !== "boolean") return ".readOnly: must be true or false";
   if (others.some((other) => other.name === name)) return `.name: ${name} is listed twice`;
   const overlap = others.find((other) => isBelow(mountPath, other.mountPath) || isBelow(other.mountPath, mountPath));

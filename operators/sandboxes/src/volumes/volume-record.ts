@@ -8,7 +8,7 @@ import type { IdRange } from "./volume-owner.ts";
 /** What an agent keeps about a volume, beside it. */
 export interface VolumeRecord {
   readonly sizeBytes: number;
-  /** Folder of the agent that used it last. Programs of that agent may have it mounted as long as the folder exists. */
+  /** Directory of the agent that used it last. Programs of that agent may have it mounted as long as the directory exists. */
   readonly agentDir: string;
   /** Ids that own its files: those of the last sandbox that could write to it, and during a change those of the next one. */
   readonly owners: readonly IdRange[];
@@ -16,10 +16,10 @@ export interface VolumeRecord {
   readonly isGrowing?: true;
 }
 
-/** The file with the file system of the volume in a folder. */
+/** The file with the file system of the volume in a directory. */
 export const imageOf = (folder: string): string => join(folder, "volume.img");
 
-/** The file with the record of the volume in a folder. */
+/** The file with the record of the volume in a directory. */
 export const recordOf = (folder: string): string => join(folder, "volume.json");
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
@@ -40,14 +40,14 @@ export async function readRecord(path: string): Promise<VolumeRecord | undefined
   return isGrowing === true ? { ...record, isGrowing } : record;
 }
 
-/** The record of the volume in a folder. **Errors**: {@link VolumeError} if it is missing or damaged. */
+/** The record of the volume in a directory. **Errors**: {@link VolumeError} if it is missing or damaged. */
 export async function requireRecord(folder: string): Promise<VolumeRecord> {
   const record = await readRecord(recordOf(folder));
   if (record === undefined) throw new VolumeError("Failed", `the record of the volume is damaged: ${recordOf(folder)}`);
   return record;
 }
 
-/** The sizes of volumes in bytes, by id, without those whose record cannot be read. `dir`: the folder of the volumes. */
+/** The sizes of volumes in bytes, by id, without those whose record cannot be read. `dir`: the directory of the volumes. */
 export async function readSizes(dir: string, ids: readonly string[]): Promise<Readonly<Record<string, number>>> {
   const sizes = ids.map(async (id) => {
     const record = await readRecord(recordOf(join(dir, id))).catch(() => undefined);

@@ -46,13 +46,13 @@ const spec = Type.Object(
     isolatedNamespace: Type.Optional(
       Type.Boolean({
         description:
-          "Runs each round in a namespace of its own, which is deleted at the end of the round. Requires serviceAccountName.",
+          "Runs each round in its own namespace, which is deleted at the end of the round. Requires serviceAccountName.",
       }),
     ),
     serviceAccountName: Type.Optional(
       Type.String({
         description:
-          "ServiceAccount in the test's namespace whose rights the test has. Required for objects outside of that namespace. Default: the rights of the test plane within the test's namespace.",
+          "ServiceAccount in the test's namespace whose permissions the test has. Required for objects outside of that namespace. Default: the permissions of the test plane within the test's namespace.",
         minLength: 1,
         maxLength: 253,
       }),
@@ -65,7 +65,7 @@ const spec = Type.Object(
     ),
     scenarios: Type.Optional(
       Type.Array(Scenario, {
-        ...listMap("name", "Sets of parameter values. Each is a round of its own."),
+        ...listMap("name", "Sets of parameter values. Each is its own round."),
         minItems: 1,
         maxItems: 100,
       }),

@@ -33,7 +33,7 @@ export interface ClusterConnectionOptions {
 }
 
 /**
- * A connection to another cluster, with the rights of its kubeconfig. The cluster is not trusted: what it sends is limited in size.
+ * A connection to another cluster, with the permissions of its kubeconfig. The cluster is not trusted: what it sends is limited in size.
  */
 export class ClusterConnection {
   readonly client: Client;

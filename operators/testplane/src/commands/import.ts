@@ -14,7 +14,7 @@ const outputFlag = textFlag({
 const accountFlag = textFlag({
   name: "service-account",
   value: "NAME",
-  description: "run the tests in a namespace of their own with the rights of this ServiceAccount",
+  description: "run the tests in their own namespace with the permissions of this ServiceAccount",
 });
 const forceFlag = switchFlag({ name: "force", description: "overwrite files that exist" });
 const strictFlag = switchFlag({ name: "strict", description: "exit with 1 if something could not be converted" });
@@ -27,7 +27,7 @@ export const importCommand: CommandDefinition = {
   usesCluster: false,
   flags: [outputFlag, forceFlag, accountFlag, strictFlag],
   async run({ args, flags, stdout, stderr }) {
-    if (args.length === 0) throw new UsageError("import: name files or folders with tests of chainsaw or kuttl");
+    if (args.length === 0) throw new UsageError("import: name files or directories with tests of chainsaw or kuttl");
     const serviceAccount = accountFlag.read(flags);
     try {
       const { convertTests } = await import("../importing/convert-tests.ts");

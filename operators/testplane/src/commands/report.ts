@@ -56,7 +56,7 @@ export const reportCommand: CommandDefinition = {
   },
 };
 
-/** Writes the failure bundles of tests to folders `NAMESPACE.TEST`. */
+/** Writes the failure bundles of tests to directories `NAMESPACE.TEST`. */
 async function writeBundles(
   client: Client,
   tests: readonly SelectedTest[],

@@ -178,7 +178,7 @@ it.each([
 const named = (name: string, value = "<on>") =>
   manifest(value).replaceAll("shown", name).replaceAll("name: made", `name: made-${name}`);
 
-it("runs the tests of folders and of standard input, and ignores other objects", async () => {
+it("runs the tests of directories and of standard input, and ignores other objects", async () => {
   mkdirSync(join(folder, "more"));
   writeFileSync(join(folder, "more", "mixed.yaml"), `apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n---${named("second")}`);
   const { status, stdout, stderr } = await run(named("first"), {}, undefined, [folder]);

@@ -11,7 +11,7 @@ export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinitio
   return {
     name: "run",
     description:
-      "run the tests of files, folders or standard input (-) and print their progress; exits with 0 if all succeeded",
+      "run the tests of files, directories or standard input (-) and print their progress; exits with 0 if all succeeded",
     args: ["PATHS..."],
     flags: [
       {

@@ -8,7 +8,7 @@ export interface SavedTest {
   remove(): Promise<void>;
 }
 
-/** Writes a test to a file `NAME.json` of a new folder `keelson-rerun-*` of the directory for temporary files. */
+/** Writes a test to a file `NAME.json` of a new directory `keelson-rerun-*` of the directory for temporary files. */
 export async function saveTest(test: Readonly<Record<string, unknown>>, name: string): Promise<SavedTest> {
   const folder = await mkdtemp(join(tmpdir(), "keelson-rerun-"));
   const path = join(folder, `${name}.json`);

@@ -37,7 +37,7 @@ export class TestFileError extends Error {
   readonly code = "BadTestFile";
 }
 
-/** Reads the tests of files, of folders (recursively), and of standard input for `-`. **Errors**: a {@link TestFileError}. */
+/** Reads the tests of files, of directories (recursively), and of standard input for `-`. **Errors**: a {@link TestFileError}. */
 export async function readTests(paths: readonly string[], stdin: NodeJS.ReadableStream): Promise<TestFiles> {
   const tests: TestManifest[] = [];
   const ignored: string[] = [];
@@ -60,7 +60,7 @@ export interface ManifestSource {
   readonly content: string;
 }
 
-/** Reads files, the manifests in folders (recursively), and standard input for `-`. **Errors**: a {@link TestFileError}. */
+/** Reads files, the manifests in directories (recursively), and standard input for `-`. **Errors**: a {@link TestFileError}. */
 export async function readSources(paths: readonly string[], stdin: NodeJS.ReadableStream): Promise<readonly ManifestSource[]> {
   const sources: ManifestSource[] = [];
   for (const path of paths) {
@@ -73,7 +73,7 @@ export async function readSources(paths: readonly string[], stdin: NodeJS.Readab
   return sources;
 }
 
-/** The file itself, or the manifests in a folder in alphabetical order. */
+/** The file itself, or the manifests in a directory in alphabetical order. */
 async function manifestFiles(path: string): Promise<readonly string[]> {
   if (!(await access(path, () => stat(path))).isDirectory()) return [path];
   const files = await readdir(path, { recursive: true });

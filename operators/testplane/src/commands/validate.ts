@@ -13,7 +13,7 @@ export function createValidateCommand(
   return {
     name: "validate",
     description:
-      "report every mistake in the tests of files, folders or standard input (-) with line and column; exits with 2 if there are any",
+      "report every mistake in the tests of files, directories or standard input (-) with line and column; exits with 2 if there are any",
     args: ["PATHS..."],
     usesCluster: false,
     flags: [

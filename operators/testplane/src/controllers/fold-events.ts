@@ -5,7 +5,7 @@ const maxNote = 512;
 
 /**
  * Folds the events of one write: a step that starts is named in the event before it, and a last step that succeeded in the event of the
- * test's success. An event is a request and an object of its own, so a test with two steps has three instead of six.
+ * test's success. An event is a request and its own object, so a test with two steps has three instead of six.
  */
 export function foldEvents(drafts: readonly EventDraft[]): readonly EventDraft[] {
   const folded: EventDraft[] = [];

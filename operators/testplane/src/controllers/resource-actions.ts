@@ -27,7 +27,7 @@ export interface ActionContext {
   readonly mapKind: (apiVersion: string, kind: string) => ResourceType | undefined;
   /** Namespace of objects that do not name theirs. Default: that of the test. */
   readonly namespace?: string;
-  /** ServiceAccount whose rights the test has. Without it, the test changes objects in its own namespace only. */
+  /** ServiceAccount whose permissions the test has. Without it, the test changes objects in its own namespace only. */
   readonly serviceAccountName?: string | undefined;
   /** Identifies the attempt of a step. */
   readonly attempt?: string;

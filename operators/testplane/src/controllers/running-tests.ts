@@ -5,18 +5,18 @@ import type { ClusterConnection } from "../clusters/cluster-connection.ts";
 import { ClusterConnections, type KubeconfigText } from "../clusters/cluster-connections.ts";
 import { kubeconfigOf, secretTarget } from "../clusters/kubeconfig-secret.ts";
 import { mapKind } from "../watching/resource-mapper.ts";
-import { type Reader, ReadRights } from "../watching/read-rights.ts";
+import { type Reader, ReadPermissions } from "../watching/read-permissions.ts";
 import { type WatchedObject, type WatchTarget, type WatchView, WatchSet } from "../watching/watch-set.ts";
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
 import { TestClocks } from "./test-clocks.ts";
 import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
 import { PodInterest } from "../evaluation/workload-pods.ts";
 
-/** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read rights, webhook calls and times. */
+/** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read permissions, webhook calls and times. */
 export interface RunningTests {
   readonly watches: WatchSet;
   readonly clusters: ClusterConnections;
-  readonly readRights: ReadRights;
+  readonly readPermissions: ReadPermissions;
   readonly webhooks: WebhookRunner;
   readonly clocks: TestClocks;
 }
@@ -38,7 +38,7 @@ export function createRunningTests(fieldManager: string): RunningTestsOf {
         const tests: RunningTests = {
           watches: new WatchSet({ client, clock, log, wake: enqueue }),
           clusters: new ClusterConnections({ fieldManager, clock, log, wake: enqueue }),
-          readRights: new ReadRights({ client, clock }),
+          readPermissions: new ReadPermissions({ client, clock }),
           webhooks: new WebhookRunner({ clock, wake: enqueue }),
           clocks: new TestClocks(clock),
         };
@@ -98,7 +98,7 @@ export async function followTargets(
   const own = targets.filter(({ cluster }) => cluster === undefined);
   const home = { watches: tests.watches, mapKind: (apiVersion: string, kind: string) => mapKind(cache, apiVersion, kind) };
   const secrets = clusters.map(({ kubeconfigSecret }) => secretTarget(kubeconfigSecret.name, request.namespace ?? ""));
-  const observeHome = await follow(home, { ...test, targets: [...own, ...secrets] }, tests.readRights, signal);
+  const observeHome = await follow(home, { ...test, targets: [...own, ...secrets] }, tests.readPermissions, signal);
   const connections = await connect(tests, test, observeHome, signal);
   const observers = new Map<string, (target: Target) => Observation>();
   for (const [name, connection] of connections) {
@@ -131,7 +131,7 @@ export async function followTargets(
 
 /** Connects a test to its other clusters. */
 async function connect(
-  { clusters: connections, readRights }: RunningTests,
+  { clusters: connections, readPermissions }: RunningTests,
   { request, reader, clusters }: FollowingTest,
   observe: (target: Target) => Observation,
   signal: AbortSignal,
@@ -140,7 +140,7 @@ async function connect(
   const kubeconfigs: (KubeconfigText & { readonly cluster: string })[] = [];
   for (const { name, kubeconfigSecret } of clusters) {
     const target = secretTarget(kubeconfigSecret.name, request.namespace ?? "");
-    const denied = await readRights.deniedSecret(reader, kubeconfigSecret.name, signal);
+    const denied = await readPermissions.deniedSecret(reader, kubeconfigSecret.name, signal);
     const kubeconfig = denied ?? kubeconfigOf(observe(target), target, kubeconfigSecret.key);
     if (typeof kubeconfig === "string") found.set(name, new ClusterError(name, kubeconfig));
     else kubeconfigs.push({ ...kubeconfig, cluster: name });
@@ -164,11 +164,11 @@ class ClusterError extends Error {
   }
 }
 
-/** Watches targets in one cluster. Without `readRights`, the credentials of its client decide what is read. */
+/** Watches targets in one cluster. Without `readPermissions`, the credentials of its client decide what is read. */
 async function follow(
   { watches, mapKind: typeOf }: Pick<ClusterConnection, "watches" | "mapKind">,
   { request, reader, targets }: FollowingTest,
-  readRights: ReadRights | undefined,
+  readPermissions: ReadPermissions | undefined,
   signal: AbortSignal,
 ): Promise<(target: Target) => Observation> {
   const watched: WatchTarget[] = [];
@@ -178,7 +178,7 @@ async function follow(
     if (type === undefined) continue;
     const concerns = target.name === undefined ? concernOf(watches, typeOf, target) : undefined;
     const watch = { type, namespace: namespaceOf(type, target), name: target.name, concerns };
-    const denied = await readRights?.denied(reader, watch, signal);
+    const denied = await readPermissions?.denied(reader, watch, signal);
     if (denied === undefined) watched.push(watch);
     else refusals.set(refusalKey(type, target), denied);
   }

@@ -21,7 +21,7 @@ import type { ApplyConfiguration } from "@keelson/client";
 import type { TestCluster } from "../api/test-cluster.ts";
 import type { ClusterConnection } from "../clusters/cluster-connection.ts";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
-import type { Reader } from "../watching/read-rights.ts";
+import type { Reader } from "../watching/read-permissions.ts";
 import type { WebhookCall, WebhookState } from "../webhooks/webhook-runner.ts";
 import { foldEvents } from "./fold-events.ts";
 import type { ActionContext } from "./resource-actions.ts";
@@ -94,7 +94,7 @@ export interface TestKind<T extends TestObject, D extends TestDecision> {
   readonly finalizer: string;
   /** Targets that a running test watches. */
   readonly targets: (test: DeepReadonly<T>, namespace: string) => readonly Target[];
-  /** Whose rights a running test has when it reads outside of its namespace. Default: those of a test without a ServiceAccount. */
+  /** Whose permissions a running test has when it reads outside of its namespace. Default: those of a test without a ServiceAccount. */
   readonly reader?: (test: DeepReadonly<T>) => Omit<Reader, "namespace">;
   readonly decide: (test: DeepReadonly<T>, world: Observations) => D;
   /** Performs the decided actions and writes their outcome. Resolves to a retry delay if the API was unavailable. */

@@ -17,7 +17,7 @@ const programVariables = [
 /** Converts a script, or a command. */
 export function convertProgram(operation: Json, prefix: string, scope: OperationScope): void {
   const { content, entrypoint, args, env, check, timeout, outputs, workDir } = operation;
-  if (workDir !== undefined) throw new ConversionError("workDir: programs run in a Pod, not in the folder of the test");
+  if (workDir !== undefined) throw new ConversionError("workDir: programs run in a Pod, not in the directory of the test");
   const variables = new Map([...scope.variables, ...programVariables]);
   const script = typeof content === "string" ? content : commandLine(textOf(entrypoint, "entrypoint"), args);
   const [first = ""] = script.split("\n").filter((line) => line.trim() !== "");

@@ -20,7 +20,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Writes files below the folder. */
+/** Writes files below the directory. */
 function write(files: Readonly<Record<string, string>>): void {
   for (const [name, content] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, name)), { recursive: true });
@@ -186,7 +186,7 @@ describe("tests of chainsaw", () => {
     } as unknown as KubernetesObject);
   }
 
-  it("are converted completely, and pass in namespaces of their own", { timeout: 60_000 }, async () => {
+  it("are converted completely, and pass in their own namespaces", { timeout: 60_000 }, async () => {
     for (const [title, files] of Object.entries(tests))
       write(Object.fromEntries(Object.entries(files).map(([name, content]) => [`${title}/${name}`, content])));
     const converted = await convertTests([folder], { serviceAccount: "tester" });

@@ -15,7 +15,7 @@ export interface ImportedTest extends ConvertedTest {
   readonly yaml: string;
 }
 
-/** Converts the tests of chainsaw and kuttl in files and folders (recursively). **Errors**: a `TestFileError` if a file cannot be read. */
+/** Converts the tests of chainsaw and kuttl in files and directories (recursively). **Errors**: a `TestFileError` if a file cannot be read. */
 export async function convertTests(paths: readonly string[], options: ConversionOptions): Promise<readonly ImportedTest[]> {
   const tests: ConvertedTest[] = [];
   for (const path of paths) tests.push(...(await convertPath(path, options)));

@@ -41,7 +41,7 @@ interface KuttlStep {
   readonly steps: Json[];
 }
 
-/** Converts the folder of a test of kuttl. What has no counterpart is left out and named in `problems`. */
+/** Converts the directory of a test of kuttl. What has no counterpart is left out and named in `problems`. */
 export function convertKuttl(path: string, files: readonly SourceFile[], options: ConversionOptions): ConvertedTest {
   const list = new ProblemList();
   const steps = new StepList();

@@ -1,6 +1,6 @@
 /** A parsed file of the tests to import. */
 export interface SourceFile {
-  /** Path relative to the folder of its test. */
+  /** Path relative to the directory of its test. */
   readonly name: string;
   readonly documents: readonly unknown[];
   /** Why the file could not be parsed. */
@@ -9,7 +9,7 @@ export interface SourceFile {
 
 /** A test to convert: where it came from and the manifests that it may refer to. */
 export interface TestSource {
-  /** Path of the test's file or folder, for messages. */
+  /** Path of the test's file or directory, for messages. */
   readonly path: string;
   /** The documents of a file next to the test; undefined if it cannot be read. **Errors**: a `ConversionError` if it is not valid YAML. */
   readonly read: (file: string) => readonly unknown[] | undefined;
@@ -27,6 +27,6 @@ export interface ConvertedTest {
 
 /** Options of a conversion. */
 export interface ConversionOptions {
-  /** ServiceAccount with which the tests run in a namespace of their own. */
+  /** ServiceAccount with which the tests run in their own namespace. */
   readonly serviceAccount?: string;
 }

@@ -20,7 +20,7 @@ export interface StepBlocks {
 }
 
 /**
- * The main steps of one step of chainsaw, whose operations are steps of their own. The first one that fails runs the catch and the finally
+ * The main steps of one step of chainsaw, whose operations are their own steps. The first one that fails runs the catch and the finally
  * steps; if none fails, the last one runs the finally steps. The cleanup runs if the first one has started.
  */
 export function withHandlers({ main, ...late }: StepBlocks): readonly ConvertedStep[] {

@@ -24,7 +24,7 @@ export function validateIntegrationTest(spec: Spec, namespace: string): readonly
     validateCondition(final.expectations, `${path}.expectations`, final.resource, errors, checkVariables);
   }
   if (spec.isolatedNamespace === true && spec.serviceAccountName === undefined)
-    errors.push("spec.isolatedNamespace: requires spec.serviceAccountName, whose rights the test has in that namespace");
+    errors.push("spec.isolatedNamespace: requires spec.serviceAccountName, whose permissions the test has in that namespace");
   if (clusters.length > 0 && spec.serviceAccountName === undefined)
     errors.push("spec.clusters: requires spec.serviceAccountName, which must be allowed to get the Secrets of the kubeconfigs");
   validateBindings(spec, errors);

@@ -8,8 +8,8 @@ import { validateUrl } from "./validate-load-generator.ts";
 
 type Step = DeepReadonly<TestStep>;
 
-/** Rights that an action needs, for the error if the test has none. */
-const rights = {
+/** Permissions that an action needs, for the error if the test has none. */
+const permissions = {
   logs: "get, list and watch pods, and get pods/log",
   exec: "get, list and watch pods, and get and create pods/exec",
   portForward: "get, list and watch pods, and get and create pods/portforward",
@@ -22,7 +22,8 @@ export function validateTools(step: Step, path: string, hasAccount: boolean): re
     const action = step[kind];
     if (action === undefined) continue;
     errors.push(...validateSelection(action, `${path}.${kind}`));
-    if (!hasAccount) errors.push(`${path}.${kind}: requires spec.serviceAccountName, with the rights to ${rights[kind]}`);
+    if (!hasAccount)
+      errors.push(`${path}.${kind}: requires spec.serviceAccountName, with the permissions to ${permissions[kind]}`);
   }
   errors.push(...validatePattern(step.logs?.contains, `${path}.logs.contains`));
   if (step.logs?.contains !== undefined && step.logs.previous === true)

@@ -249,9 +249,9 @@ describe("an IntegrationTest", () => {
       'spec.steps[0].http.requestTimeout: "soon" is not a duration such as 5s',
     ],
     [
-      "an action that needs rights without a ServiceAccount",
+      "an action that needs permissions without a ServiceAccount",
       { exec: { pod: "web", command: ["ls"] } },
-      "spec.steps[0].exec: requires spec.serviceAccountName, with the rights to get, list and watch pods, and get and create pods/exec",
+      "spec.steps[0].exec: requires spec.serviceAccountName, with the permissions to get, list and watch pods, and get and create pods/exec",
     ],
     ["no Pod", { exec: { command: ["ls"] } }, "spec.steps[0].exec: must have exactly one of pod and labelSelector"],
     [
@@ -302,7 +302,7 @@ describe("an IntegrationTest", () => {
     expect(validateIntegrationTest({ serviceAccountName: "tester", steps: named }, "default")).toEqual([]);
   });
 
-  it("may name other namespaces with a ServiceAccount, whose rights are checked when it runs", () => {
+  it("may name other namespaces with a ServiceAccount, whose permissions are checked when it runs", () => {
     const apply = { manifests: [{ ...configMap, metadata: { name: "x", namespace: "y" } }] };
     expect(validateIntegrationTest({ serviceAccountName: "tester", steps: [{ name: "a", apply }] }, "default")).toEqual([]);
   });

@@ -12,7 +12,7 @@ export interface Access {
   readonly name?: string | undefined;
 }
 
-/** The ServiceAccount whose rights a test has. */
+/** The ServiceAccount whose permissions a test has. */
 export interface ServiceAccountRef {
   readonly namespace: string;
   readonly name: string;

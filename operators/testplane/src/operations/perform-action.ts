@@ -110,7 +110,7 @@ async function patchObject(
   );
 }
 
-/** Performs an action if the test has the right to. */
+/** Performs an action if the test has the permission to. */
 async function withAccess(
   verb: Access["verb"],
   reference: DeepReadonly<ObjectReference>,

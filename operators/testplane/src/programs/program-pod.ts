@@ -41,7 +41,7 @@ printf '\\n%s\\n' "$KEELSON_MARKER"
 cat "$err"
 exit $code`;
 
-/** Where the Pod of a program runs, and with whose rights. */
+/** Where the Pod of a program runs, and with whose permissions. */
 export interface ProgramPodOptions {
   readonly name: string;
   readonly namespace: string;

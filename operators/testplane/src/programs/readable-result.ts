@@ -3,7 +3,7 @@ import type { StepStatus } from "../api/step-status.ts";
 
 type Result = DeepReadonly<NonNullable<StepStatus["result"]>>;
 
-/** The result of a program as the variable `result` of expressions. `json`: its output as JSON; null if it was truncated or is not JSON. */
+/** The result of a program as the `result` variable of expressions. `json`: its output as JSON; null if it was truncated or is not JSON. */
 export const readableResult = (result: Result): Result & { readonly json: unknown; readonly truncated: boolean } => {
   const { truncated = false } = result;
   // The end of a JSON document may be another one.

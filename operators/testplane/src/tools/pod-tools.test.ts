@@ -144,11 +144,11 @@ describe("the tool logs", () => {
 
   it("fails with the message of the API server", async () => {
     const transport = {
-      stream: () => Promise.reject(statusError("Forbidden", "no rights")),
+      stream: () => Promise.reject(statusError("Forbidden", "no permissions")),
       close: () => Promise.resolve(),
     } as unknown as Transport;
     const source = createClient({ transport, fieldManager: "test" });
-    await expect(read(source, {})).rejects.toMatchObject({ code: "Forbidden", message: "no rights" });
+    await expect(read(source, {})).rejects.toMatchObject({ code: "Forbidden", message: "no permissions" });
   });
 });
 

@@ -45,7 +45,7 @@ export async function runTool(run: ToolRun): Promise<ToolReport> {
 const minRunMs = 1_000;
 const graceMs = 500;
 
-/** Reasons of failures without a reason of their own. */
+/** Reasons of failures without their own reason. */
 const failures = { http: "NoResponse", logs: "LogsFailed", exec: "ExecFailed", portForward: "PortForwardFailed" } as const;
 
 async function perform(run: ToolRun): Promise<ToolResult> {

@@ -24,7 +24,7 @@ export type CheckAccess = (check: AccessCheck) => { readonly allowed: boolean; r
 
 type ResourceTarget = Exclude<CheckedTarget, { path: string }>;
 
-/** The variable `authorizer` of expressions. */
+/** The `authorizer` variable of expressions. */
 class CelAuthorizer {
   readonly check: CheckAccess;
   readonly serviceAccount: AccessCheck["serviceAccount"];
@@ -81,10 +81,10 @@ class AccessDecision {
   }
 }
 
-/** The type of the variable `authorizer`. */
+/** The type of the `authorizer` variable. */
 export const authorizerType = "kubernetes.authorization.Authorizer";
 
-/** Creates the value of the variable `authorizer`. `requested` is the resource of the request under admission. */
+/** Creates the value of the `authorizer` variable. `requested` is the resource of the request under admission. */
 export function celAuthorizer(check: CheckAccess, requested: ResourceTarget): unknown {
   return new CelAuthorizer(check, requested);
 }

@@ -46,7 +46,7 @@ function addField(object: ConstructedObject, key: string, value: unknown): void 
 }
 
 /**
- * Finds objects whose type name does not say where they are: a value below the field `spec` of an `Object` must be an `Object.spec`. Maps
+ * Finds objects whose type name does not say where they are: a value below the `spec` field of an `Object` must be an `Object.spec`. Maps
  * and lists between them do not count. Returns messages as kube-apiserver's.
  */
 export function typeNameFaults(value: unknown, path: string): readonly string[] {

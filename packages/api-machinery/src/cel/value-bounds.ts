@@ -1,6 +1,6 @@
 import type { Schema } from "../schema/schema.ts";
 
-/** The largest request that the API server reads, which bounds values without limits of their own. */
+/** The largest request that the API server reads, which bounds values without their own limits. */
 const maxRequestBytes = 3 * 1024 * 1024;
 
 /** How large a value can be, as a CEL expression sees it. */

@@ -78,7 +78,7 @@ export function resolveShape(lazy: LazyShape): Shape {
   return lazy.resolved;
 }
 
-/** Returns the shape of the field `name` of an object. */
+/** Returns the shape of the `name` field of an object. */
 export function fieldShape(map: MapShape, name: string): Shape | undefined {
   const lazy = map.fields.get(name) ?? map.element;
   return lazy === undefined ? undefined : resolveShape(lazy);

@@ -27,7 +27,7 @@ export interface SubjectAccessReviewObject extends KubernetesObject {
   readonly status?: { readonly allowed?: boolean; readonly reason?: string };
 }
 
-/** The user whose rights are reviewed. */
+/** The user whose permissions are reviewed. */
 export interface AccessSubject {
   readonly user?: string;
   readonly uid?: string;

@@ -1,4 +1,4 @@
-/** Escapes with a letter of their own. */
+/** Escapes with their own letter. */
 const shortEscapes: ReadonlyMap<string, string> = new Map([
   ['"', '\\"'],
   ["\\", "\\\\"],

@@ -118,7 +118,7 @@ describe("admission", () => {
     expect(seen.length).toBe(3);
   });
 
-  it("answers a review of rights in a namespace that does not exist", async () => {
+  it("answers a review of permissions in a namespace that does not exist", async () => {
     await using environment = await startTestEnvironment();
     const outcome = await environment.handle({
       method: "POST",

@@ -10,7 +10,7 @@ const group = "certificates.k8s.io";
 
 /**
  * Who may decide about CertificateSigningRequests and sign them (kube-apiserver's CertificateApproval, CertificateSigning and
- * CertificateSubjectRestriction): a decision needs the verb `approve` and a certificate the verb `sign` on the signer, and the signer of
+ * CertificateSubjectRestriction): a decision needs the `approve` verb and a certificate the `sign` verb on the signer, and the signer of
  * API clients never issues certificates for `system:masters`.
  */
 export function certificateApproval(authorizer: Authorizer): AdmissionStep {

@@ -12,7 +12,7 @@ export function namespaceLifecycle(store: Pick<Store, "get">): AdmissionStep {
     name: "NamespaceLifecycle",
     appliesTo: ({ operation, resource, subresource }) =>
       (operation === "DELETE" && resource.group === "" && resource.plural === "namespaces") ||
-      // A review of a user's rights is not stored, and its namespace need not exist.
+      // A review of a user's permissions is not stored, and its namespace need not exist.
       (operation === "CREATE" &&
         resource.scope === "Namespaced" &&
         subresource === "" &&

@@ -92,7 +92,7 @@ async function write(method: "POST" | "PATCH" | "DELETE", path: string, body?: u
   if (outcome.kind === "status" && outcome.status.status !== "Success") throw new TypeError(JSON.stringify(outcome.status));
 }
 
-/** Resolves with the condition `Available` of an APIService once it has this reason. */
+/** Resolves with the `Available` condition of an APIService once it has this reason. */
 function becomes(name: string, reason: string): Promise<JsonObject> {
   const { store } = api.server;
   const key = `apiregistration.k8s.io/apiservices//${name}`;
@@ -153,7 +153,7 @@ describe("a request of an extension API server's group", () => {
     expect(lastRequest()?.headers).not.toHaveProperty("impersonate-user");
   });
 
-  it("needs the rights of its sender", async () => {
+  it("needs the permissions of its sender", async () => {
     const before = extension.requests.length;
     const { status, body } = await send("GET", flunders, { headers: { authorization: "Bearer token-of-an-ordinary-user" } });
     expect([status, textAt(body, "message")]).toEqual([

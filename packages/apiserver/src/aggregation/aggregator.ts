@@ -70,7 +70,7 @@ export class Aggregator {
     this.#options = options;
   }
 
-  /** Registers local APIServices and starts to follow all. Before, no request is passed on. */
+  /** Registers local APIServices and starts to follow all. Previously, no request is passed on. */
   async connect({ store, resources }: AggregatedServer): Promise<void> {
     const { clock, random } = this.#options;
     this.#store = store;

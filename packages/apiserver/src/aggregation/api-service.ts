@@ -47,7 +47,7 @@ export function remoteApi({ object }: StoredObject): RemoteApi | undefined {
   };
 }
 
-/** The condition `Available`. */
+/** The `Available` condition. */
 export function availability(object: unknown): JsonObject | undefined {
   return listAt(object, "status", "conditions")
     .filter(isJsonObject)

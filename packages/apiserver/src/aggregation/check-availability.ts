@@ -15,7 +15,7 @@ export interface AvailabilityOptions {
 
 const maxAttempts = 5;
 
-/** Decides the condition `Available` of an APIService with kube-aggregator's checks: Service, port, endpoints, discovery. */
+/** Decides the `Available` condition of an APIService with kube-aggregator's checks: Service, port, endpoints, discovery. */
 export async function checkAvailability(api: RemoteApi, options: AvailabilityOptions): Promise<ApiServiceCondition> {
   const { store } = options;
   const { namespace, name, port } = api.service;

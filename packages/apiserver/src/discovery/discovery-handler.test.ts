@@ -307,7 +307,7 @@ describe("OpenAPI v3", () => {
 });
 
 describe("OpenAPI v2", () => {
-  it("is protobuf for a client that requests it, with an ETag of its own content", async () => {
+  it("is protobuf for a client that requests it, with its own ETag content", async () => {
     const accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     const first = await get("/openapi/v2", { accept });
     expect(first.headers).toMatchObject({

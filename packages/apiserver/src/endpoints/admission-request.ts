@@ -57,7 +57,7 @@ export class CallAdmission implements AdmissionRequest {
     this.#call.request.audit?.annotate(key, value);
   }
 
-  /** A view such as Scale has a kind of its own, whose objects are not normalized by the resource's schema. */
+  /** A view such as Scale has its own kind, whose objects are not normalized by the resource's schema. */
   async normalize(object: KubernetesObject): Promise<KubernetesObject> {
     return this.kind === undefined ? normalizeObject(this.#call, object, { fieldValidation: "Ignore" }) : object;
   }

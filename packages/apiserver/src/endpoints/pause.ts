@@ -16,12 +16,12 @@ export function pauseIfLarge({ load }: Pick<Call, "load">): Promise<void> | unde
   return isLarge(load.bytes) ? nextTurn() : undefined;
 }
 
-/** Takes the steps of a computation, each in a turn of its own if `bytes` are large. Only then, it returns a promise. */
+/** Takes the steps of a computation, each in its own turn if `bytes` are large. Only then, it returns a promise. */
 export function takeSteps<T>(steps: Steps<T>, bytes: number): T | Promise<T> {
   return isLarge(bytes) ? takeTurns(steps) : runSteps(steps);
 }
 
-/** Takes the steps of a computation, each in a turn of its own. */
+/** Takes the steps of a computation, each in its own turn. */
 export async function takeTurns<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
     const step = steps.next();

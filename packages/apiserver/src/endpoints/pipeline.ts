@@ -196,7 +196,7 @@ class Pipeline implements RequestPipeline {
     }
   }
 
-  /** An apply to a missing object also needs the right to create. */
+  /** An apply to a missing object also needs permission to create. */
   async #requireCreateForApply(call: Call): Promise<void> {
     const { request, info, store } = call;
     if (!(request.headers?.["content-type"] ?? "").startsWith("application/apply-patch")) return;

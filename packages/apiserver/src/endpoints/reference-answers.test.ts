@@ -34,7 +34,7 @@ function read(file: string): readonly Exchange[] {
 
 /*
  * Requests with the responses of kube-apiserver 1.35.4, as its decoder and validation code give them, in a file by subject. Their objects
- * have names of their own, so all requests of a file share a server.
+ * have their own names, so all requests of a file share a server.
  */
 for (const file of readdirSync(folder).sort()) {
   describe(`reference ${file.replace(".json", "")}`, () => {

@@ -246,7 +246,7 @@ describe("a hostile body", () => {
     expect(await send({ type: json, body: configMap("target", '"data":{"a":"b"}') }, tokens.good)).toBe(201);
   });
 
-  test.each(attacks)("is not read for a user without rights: %s", async (_, attack) => {
+  test.each(attacks)("is not read for a user without permissions: %s", async (_, attack) => {
     const before = performance.eventLoopUtilization();
     const { result, stallMs } = await measured(() => send(attack, tokens.powerless));
     expect(result).toBe(403);

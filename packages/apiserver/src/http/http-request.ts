@@ -84,7 +84,7 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
   return result;
 }
 
-/** Whether a path is below the subresource `proxy` of a Pod, Service or Node. */
+/** Whether a path is below the `proxy` subresource of a Pod, Service or Node. */
 function isProxyPath(path: string): boolean {
   return (
     path.includes("/proxy") && /^\/api\/v1\/(?:namespaces\/[^/]+\/(?:pods|services)|nodes)\/[^/]+\/proxy(?:\/|$)/.test(path)

@@ -111,7 +111,7 @@ describe("kubectl", () => {
     expect(await kubectl("bot", "get", "cm", "a")).toContain("Unauthorized");
   });
 
-  test("cannot escalate its rights by creating roles", async () => {
+  test("cannot escalate its permissions by creating roles", async () => {
     await kubectl("kubeconfig", "create", "role", "rbac", "--verb=*", "--resource=roles,rolebindings");
     await kubectl("kubeconfig", "create", "rolebinding", "rbac", "--role=rbac", "--user=jane");
     // "*" holds escalate and bind too; plain write verbs do not.

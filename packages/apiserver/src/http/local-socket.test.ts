@@ -124,7 +124,7 @@ test("a server replaces the socket that a killed server left behind", async () =
   await api.close();
 });
 
-test("a server leaves a folder alone that other users can enter, and serves HTTPS", async () => {
+test("a server leaves a directory alone that other users can enter, and serves HTTPS", async () => {
   const failures: unknown[] = [];
   const shared = join(folder, "shared");
   mkdirSync(shared);

@@ -8,7 +8,7 @@ export interface Target {
   /** Percent-encoded, without the query. */
   readonly path: string;
   readonly query: Readonly<Record<string, string | undefined>>;
-  /** Every value of the parameter `dryRun`, if it is repeated. */
+  /** Every value of the `dryRun` parameter, if it is repeated. */
   readonly repeatedDryRun?: readonly string[];
 }
 

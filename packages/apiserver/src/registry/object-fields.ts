@@ -45,7 +45,7 @@ export function setField(object: object, name: string, value: unknown): void {
   else setOwn(object as Record<string, unknown>, name, value);
 }
 
-/** The JSON object in the field `name`, created if absent. */
+/** The JSON object in the `name` field, created if absent. */
 export function ensureMap(object: object, name: string): JsonObject {
   const found = valueAt(object, name);
   if (isJsonObject(found)) return found;

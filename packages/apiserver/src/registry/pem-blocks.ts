@@ -16,7 +16,7 @@ export const maxPemBytes = 256 * 1024;
 const [beginning, ending, dashes] = ["-----BEGIN ", "-----END ", "-----"];
 
 /**
- * The PEM blocks of a text, in order. As in Go, each marker is a line of its own, and a block that is not closed or that has invalid
+ * The PEM blocks of a text, in order. As in Go, each marker is its own line, and a block that is not closed or that has invalid
  * base64 is skipped.
  *
  * **Guarantees**: takes time linear in the length of the text.

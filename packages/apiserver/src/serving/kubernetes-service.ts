@@ -56,7 +56,7 @@ export async function publishKubernetesService(handle: Handle, options: Kubernet
   });
 }
 
-/** Deletes the Service if it has another address, which is immutable: the network of Services changes when another data folder uses it. */
+/** Deletes the Service if it has another address, which is immutable: the network of Services changes when another data directory uses it. */
 async function deleteUnlessAt(handle: Handle, path: string, clusterIp: string): Promise<void> {
   const existing = await handle({ method: "GET", path, user: systemUser });
   if (existing.kind !== "object" || textAt(existing.object.object, "spec", "clusterIP") === clusterIp) return;

@@ -22,7 +22,7 @@ export interface ServeApiOptions {
   readonly staticTokens?: ReadonlyMap<string, UserInfo>;
   /**
    * Path of a Unix socket that serves HTTP without TLS to holders of static tokens, and to no one else: neither anonymous requests nor other
-   * tokens are accepted. Its folder is open to this user only. Default: no socket.
+   * tokens are accepted. Its directory is open to this user only. Default: no socket.
    */
   readonly socketPath?: string;
   /** Accepts requests without credentials as `system:anonymous`, subject to RBAC. Default true; otherwise they fail with 401. */

@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { StorageError } from "./storage-error.ts";
 
-/** The owner of a folder. */
+/** The owner of a directory. */
 interface Owner {
   readonly pid: number;
   /** Start of the process in kernel ticks, if the system provides it: a recycled pid is another process. */
@@ -16,7 +16,7 @@ const lockName = "lock";
  * Makes this process the owner of `dir` (created if missing) through a lock file with its pid and start time. The lock of a dead
  * process is replaced. Returns the release.
  *
- * **Errors**: throws a {@link StorageError} `InUse` if a living process, this one included, owns the folder.
+ * **Errors**: throws a {@link StorageError} `InUse` if a living process, this one included, owns the directory.
  */
 export function lockFolder(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });

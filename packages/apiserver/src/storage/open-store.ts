@@ -29,7 +29,7 @@ export interface OpenStoreOptions extends StoreOptions {
 /** Leaf pages of the database to check at the start: all of 128 MiB, a sample of more. */
 const maxCheckedPages = 32_768;
 
-/** A store that owns its folder until it is closed. */
+/** A store that owns its directory until it is closed. */
 class FolderStore extends TransactionStore {
   readonly #control: ControlFolder | undefined;
   #release: (() => Promise<void>) | undefined;
@@ -50,10 +50,10 @@ class FolderStore extends TransactionStore {
 }
 
 /**
- * Opens the store in a folder and recovers what the last process left, however it ended.
+ * Opens the store in a directory and recovers what the last process left, however it ended.
  *
- * **Errors**: rejects with a `StorageError`: `InUse` if a living process has the folder open, `Damaged` if stored data is missing or
- * altered. Also rejects if the folder cannot be read or written.
+ * **Errors**: rejects with a `StorageError`: `InUse` if a living process has the directory open, `Damaged` if stored data is missing or
+ * altered. Also rejects if the directory cannot be read or written.
  */
 export async function openStore(options: OpenStoreOptions): Promise<Store> {
   const unlock = lockFolder(options.dir);
@@ -73,14 +73,14 @@ async function openLocked(options: OpenStoreOptions, unlock: () => void): Promis
   rmSync(join(dir, "lock.mdb"), { force: true });
   const openMark = (): HighWaterMark =>
     new HighWaterMark(dir, { revision: inspection.revision, isFlushed: sync, now: () => clock.monotonic() });
-  // A sealed database requires a mark and a journal, so they come first in a new folder.
+  // A sealed database requires a mark and a journal, so they come first in a new directory.
   let mark = inspection.isNew || inspection.database?.format === 2 ? openMark() : undefined;
   const journal = new Journal({ dir, isFlushed: sync });
   const database = new LmdbEngine({ dir, sync });
   try {
     if (!database.isSealed) await database.seal(() => void (mark ??= openMark()));
   } catch (error) {
-    // Without space for checksums, an older folder stays as it is until the next start.
+    // Without space for checksums, an older directory stays as it is until the next start.
     if (!isStorageError(error, "StorageFull") && !isOutOfSpace(error)) {
       await Promise.all([database.close(), journal.close(), mark?.close()]);
       throw error;

@@ -3,9 +3,9 @@
  *
  * - `StorageFull`: no space for a commit. Earlier commits are intact, and a later commit may succeed.
  * - `Damaged`: stored data is missing or altered.
- * - `InUse`: another process has the folder open.
- * - `Missing`: the folder does not exist.
- * - `NotEmpty`: the folder has data that would be replaced.
+ * - `InUse`: another process has the directory open.
+ * - `Missing`: the directory does not exist.
+ * - `NotEmpty`: the directory has data that would be replaced.
  */
 export type StorageErrorCode = "StorageFull" | "Damaged" | "InUse" | "Missing" | "NotEmpty";
 
@@ -36,5 +36,5 @@ export function isOutOfSpace(error: unknown): boolean {
 
 /** The error for a commit without space. */
 export function storageFull(cause: unknown): StorageError {
-  return new StorageError("StorageFull", "no space left for the data folder", { cause });
+  return new StorageError("StorageFull", "no space left for the data directory", { cause });
 }

@@ -64,7 +64,7 @@ export interface TestEnvironment extends AsyncDisposable {
   readonly clock: Clock;
   readonly handle: Handle;
   readonly faults: Faults;
-  /** A transport for a client. Default user: one with all rights. */
+  /** A transport for a client. Default user: one with all permissions. */
   transport(user?: UserInfo, userAgent?: string): Transport;
   /** Installs CustomResourceDefinitions and waits until they are served. */
   install(crds: readonly KubernetesObject[]): Promise<void>;
@@ -74,7 +74,7 @@ export interface TestEnvironment extends AsyncDisposable {
 
 /**
  * Starts an API server for a test: isolated from all others, ready in milliseconds, without a listener, with its storage in a
- * temporary folder that is removed when it stops.
+ * temporary directory that is removed when it stops.
  *
  * **Example**
  *

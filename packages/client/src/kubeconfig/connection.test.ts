@@ -73,7 +73,7 @@ describe("kubeconfig", () => {
     expect(await transport.credentials?.get()).toEqual({ clientCertificate: pem, clientKey: pem });
   });
 
-  test("resolves relative paths against the folder of the file", async () => {
+  test("resolves relative paths against the directory of the file", async () => {
     await writeFile(join(folder, "ca.pem"), pem);
     const { transport } = await connection({ cluster: { server: "https://c", "certificate-authority": "ca.pem" } });
     expect(transport.ca).toBe(pem);
@@ -143,7 +143,7 @@ describe("kubeconfig", () => {
 });
 
 describe("service account", () => {
-  test("is used inside of a cluster, with precedence over the file in the home folder", async () => {
+  test("is used inside of a cluster, with precedence over the file in the home directory", async () => {
     await writeFile(join(folder, "ca.crt"), pem);
     await writeFile(join(folder, "token"), "t");
     await writeFile(join(folder, "namespace"), "ns\n");

@@ -40,7 +40,7 @@ export class ExecCredentials implements CredentialSource {
     this.#options = options;
     const command = stringField(entry, "command");
     if (command === undefined) throw fieldError(entry, "command", "is missing");
-    // A bare name is looked up in PATH. A relative path is resolved against the folder of the file.
+    // A bare name is looked up in PATH. A relative path is resolved against the directory of the file.
     const isPath = command.includes("/") || command.includes("\\");
     this.#command = isPath && !isAbsolute(command) ? resolve(dirname(entry.file), command) : command;
     this.#args = stringsField(entry, "args") ?? [];

@@ -12,7 +12,7 @@ export class KubeconfigError extends Error {
 /** A named cluster, user or context, with its fields as in the file. */
 export interface KubeconfigEntry {
   readonly name: string;
-  /** The file that contains the entry. Relative paths are resolved against its folder. */
+  /** The file that contains the entry. Relative paths are resolved against its directory. */
   readonly file: string;
   /** Path of the entry in the file, for messages: `clusters[name=dev].cluster`. */
   readonly path: string;

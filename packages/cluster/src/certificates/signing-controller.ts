@@ -23,7 +23,7 @@ const backdateMs = 5 * 60 * 1000;
 
 /**
  * Creates the controller that issues certificates for approved CertificateSigningRequests of the signers for API clients, kubelets and
- * their servers. A request that breaks the rules of its signer gets the condition `Failed`.
+ * their servers. A request that breaks the rules of its signer gets the `Failed` condition.
  */
 export function createSigningController(signer: CertificateSigner): ControllerDefinition {
   return defineController({

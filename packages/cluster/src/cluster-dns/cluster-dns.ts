@@ -17,7 +17,7 @@ import { NameIndex } from "./name-index.ts";
 
 /** Options of {@link startClusterDns}. */
 export interface ClusterDnsOptions {
-  /** With the rights of kube-proxy. */
+  /** With the permissions of kube-proxy. */
   readonly client: Client;
   /** Creates the Service and its endpoints. */
   readonly admin: Client;

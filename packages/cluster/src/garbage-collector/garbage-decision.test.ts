@@ -57,7 +57,7 @@ test("an owner in foreground deletion waits only for dependents that block it", 
   });
 });
 
-test("a dependent with dependents of its own is deleted in the foreground as well", () => {
+test("a dependent with its own dependents is deleted in the foreground as well", () => {
   const middle = node({ owners: [owner("o", true)] });
   expect(decideGarbage(middle, among(node({ uid: "leaf", owners: [owner("n", true)] })), states({ o: "waiting" }))).toEqual({
     kind: "delete",

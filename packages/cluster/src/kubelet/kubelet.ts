@@ -83,7 +83,7 @@ export interface KubeletOptions {
   readonly labels?: Readonly<Record<string, string>>;
   /** Taints of the Node when it is created. Default: none. */
   readonly taints?: readonly Taint[];
-  /** Whether hosts files name the Pods of headless Services, which requires the right to watch EndpointSlices. Default true. */
+  /** Whether hosts files name the Pods of headless Services, which requires permission to watch EndpointSlices. Default true. */
   readonly followsEndpointSlices?: boolean;
 }
 

@@ -28,7 +28,7 @@ export interface NodeContext {
   readonly hostIP: string;
   /** Whether Pods have the node's address. */
   readonly sharesHostAddress: boolean;
-  /** The network of Pods with a namespace of their own. Undefined: Pods share the machine's network. */
+  /** The network of Pods with their own namespace. Undefined: Pods share the machine's network. */
   readonly network: PodNetwork | undefined;
   /** Isolates Pods of the {@link network}. Undefined: NetworkPolicies are not enforced. */
   readonly policies: Pick<NetworkPolicies, "admit" | "forget"> | undefined;

@@ -31,7 +31,7 @@ function desiredTaints({ spec, status }: DeepReadonly<NodeObject>, now: number):
 
 /**
  * Taints nodes by their conditions, so that no Pods are scheduled to a node that would reject them, as kube-controller-manager does
- * (`TaintNodesByCondition`). A node has no right to change its taints.
+ * (`TaintNodesByCondition`). A node has no permission to change its taints.
  */
 export const nodeTaintController: ControllerDefinition = defineController({
   name: "node-taints",

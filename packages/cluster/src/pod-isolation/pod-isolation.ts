@@ -59,7 +59,7 @@ const workloads: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Decides which Pods may run as bare processes, that is with all rights of the node's user.
+ * Decides which Pods may run as bare processes, that is with all permissions of the node's user.
  *
  * **Rule.** A Pod may run as a bare process if its creator has verb `use` on the RuntimeClass `process` (or the class that it names,
  * if the handler of that is `process`). Every other Pod runs in an isolated runtime, which is written to `spec.runtimeClassName`, and
@@ -67,10 +67,10 @@ const workloads: ReadonlySet<string> = new Set([
  *
  * **Controllers.** kube-controller-manager and the operators create Pods on behalf of others. They are *delegates*: what they create
  * may run as a process only if all its owners may, and it has one. An object (a workload or a custom resource) loses that permanently,
- * by the annotation {@link isolationAnnotation}, when a user without the right creates it or changes anything but its metadata, status
+ * by the annotation {@link isolationAnnotation}, when a user without the permission creates it or changes anything but its metadata, status
  * and `spec.replicas`. So neither a Deployment of a namespace's admin, nor a change of another user's Deployment, nor a custom resource
  * from which an operator creates Pods, leads to a process. An owner that does not exist counts as isolated. To lift the annotation,
- * delete the object and create it as a user with the right.
+ * delete the object and create it as a user with the permission.
  */
 export function podIsolation(options: PodIsolationOptions): PodIsolationStep {
   return {
@@ -185,7 +185,7 @@ async function admitPod(pod: KubernetesObject, request: IsolationRequest, option
 }
 
 /**
- * Rejects containers that are added to a Pod with more rights than their creator has: in a bare process, or with the user and the files
+ * Rejects containers that are added to a Pod with more permissions than their creator has: in a bare process, or with the user and the files
  * of the node. `pod` is the stored Pod: everything but the containers of the request is discarded later, so it proves nothing. A Pod
  * whose RuntimeClass was deleted may still run as a process.
  */

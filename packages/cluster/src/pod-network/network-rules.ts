@@ -19,7 +19,7 @@ import { type HostPort, machineRules, routerRules } from "./service-rules.ts";
 
 /** Options of {@link startNetworkRules}. */
 export interface NetworkRulesOptions {
-  /** With the rights of kube-proxy, and of a node to watch its Pods. */
+  /** With the permissions of kube-proxy, and of a node to watch its Pods. */
   readonly client: Client;
   readonly clock: Clock;
   readonly random: () => number;
@@ -120,7 +120,7 @@ class FollowedRules implements NetworkRules {
   }
 }
 
-/** The host ports of Pods with an address of their own, except for the API server's port, which no Pod may hide. */
+/** The host ports of Pods with their own address, except for the API server's port, which no Pod may hide. */
 export function hostPortsOf(pods: Iterable<DeepReadonly<PodObject>>, apiPort: number): readonly HostPort[] {
   const found: HostPort[] = [];
   for (const { spec, status } of pods) {

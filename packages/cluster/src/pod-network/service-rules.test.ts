@@ -125,7 +125,7 @@ test("text in hostIP never becomes a part of the rules", () => {
   expect(hostPortsOf([pod("127.0.0.1")], 6443)).toHaveLength(1);
 });
 
-test("only running Pods with an address of their own have host ports", () => {
+test("only running Pods with their own address have host ports", () => {
   const containers = [{ name: "c", image: "i", ports: [{ containerPort: 80, hostPort: 8080 }, { containerPort: 81 }] }];
   const pod = (status: object) => ({ apiVersion: "v1", kind: "Pod", metadata: {}, spec: { containers }, status }) as const;
   const status = { podIP: "10.70.0.1", hostIP: names.nodeAddress, phase: "Running" };

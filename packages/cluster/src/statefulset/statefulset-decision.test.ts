@@ -240,7 +240,7 @@ describe("a StatefulSet", () => {
     expect(owners()).toEqual(["StatefulSet"]);
   });
 
-  test("adopts only matching orphan Pods with a name of its own", () => {
+  test("adopts only matching orphan Pods with its own name", () => {
     const world = start({ replicas: 1 });
     for (const name of ["db-0", "db-x", "db-01"]) {
       world.create(Pod, { metadata: { name, labels: { app: "db" } }, spec: { containers: [] } });

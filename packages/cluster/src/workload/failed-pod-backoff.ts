@@ -36,7 +36,7 @@ export class FailedPodBackoff {
     return 0;
   }
 
-  /** Starts a reconcile, in which each failed Pod has a key of its own. */
+  /** Starts a reconcile, in which each failed Pod has its own key. */
   hold(keyOf: (pod: CachedPod) => string, now: number): PodHold {
     return new PodHold((pod) => this.delay(keyOf(pod), [pod], now));
   }

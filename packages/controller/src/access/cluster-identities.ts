@@ -14,7 +14,7 @@ import { ReviewCache } from "./review-cache.ts";
 /** An authenticated user of the cluster. */
 export type AuthenticatedUser = ReviewedUser & { readonly username: string };
 
-/** How long answers of the API server are reused: the delay with which a revoked right or token takes effect. */
+/** How long answers of the API server are reused: the delay with which a revoked permission or token takes effect. */
 const reuseMs = 10_000;
 const maxEntries = 4_096;
 const maxPending = 128;
@@ -25,13 +25,13 @@ export const accessReviewRules: readonly PolicyRule[] = [
   { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
 ];
 
-/** What a right is about. */
+/** What a permission is about. */
 export type AccessAttributes =
   | { readonly resourceAttributes: ResourceAttributes }
   | { readonly nonResourceAttributes: { readonly path: string; readonly verb: string } };
 
 /**
- * The cluster's users and their rights: a TokenReview authenticates a bearer token, and a SubjectAccessReview authorizes a user. Answers are
+ * The cluster's users and their permissions: a TokenReview authenticates a bearer token, and a SubjectAccessReview authorizes a user. Answers are
  * reused for 10 s, and those about a token never beyond its expiry; a rejected token is reviewed again.
  */
 export class ClusterIdentities {
@@ -60,7 +60,7 @@ export class ClusterIdentities {
     });
   }
 
-  /** Whether a user has a right. **Errors**: those of the API, and `ReviewLimitError`. */
+  /** Whether a user has a permission. **Errors**: those of the API, and `ReviewLimitError`. */
   isAllowed({ username, uid, groups, extra }: AuthenticatedUser, attributes: AccessAttributes): Promise<boolean> {
     const subject = { user: username, ...(uid && { uid }), ...(groups && { groups }), ...(extra && { extra }) };
     return this.#decisions.get(JSON.stringify([subject, attributes]), async () => {

@@ -174,7 +174,7 @@ describe("event recorder", () => {
   });
 
   test.each(["system:node", "Upper", `${"a".repeat(199)}.b`])(
-    "an object named %s has events with names of their own",
+    "an object named %s has events with their own names",
     async (name) => {
       recorder.event(about(name), { type: "Normal", reason: "Up", note: "" });
       await settle();

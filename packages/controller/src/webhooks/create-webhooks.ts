@@ -53,7 +53,7 @@ export interface WebhooksOptions {
   readonly configurationName?: string;
 }
 
-/** Webhooks for the option `webhooks` of a manager. */
+/** Webhooks for the `webhooks` option of a manager. */
 export interface Webhooks extends ManagedWebhooks {
   /** The port that the server listens on; undefined before the manager has started it. */
   readonly port: number | undefined;
@@ -175,7 +175,7 @@ class RunningWebhooks implements Webhooks {
   async #configure({ client, name }: ManagedWebhooksContext, { bundle }: CurrentCertificates): Promise<void> {
     const { configurationName = name, conversions = [] } = this.#options;
     const address = this.#address();
-    // A manager of its own: a program that applies the whole CustomResourceDefinition must not lose it to this partial configuration.
+    // Its own manager: a program that applies the whole CustomResourceDefinition must not lose it to this partial configuration.
     const options = { signal: this.#stopped.signal, fieldManager: `${name}-webhooks` };
     for (const type of ["mutating", "validating"] as const) {
       const definitions = this.#definitions().filter((definition) => definition.type === type);

@@ -201,7 +201,7 @@ describe.runIf(isRoot).each(kinds)("a program with a private user, started %s,",
     listener.close();
   });
 
-  test("cannot exceed its quota in the work folder, /tmp or anywhere else", async () => {
+  test("cannot exceed its quota in the work directory, /tmp or anywhere else", async () => {
     const fill = (path: string): string =>
       `head -c 200000000 /dev/zero >${path} 2>/dev/null; stat -c %s ${path} 2>/dev/null || echo none`;
     const places = ["big", "/tmp/big", "/run/big", "/var/tmp/big", "/dev/big", "/dev/shm/big", "/big", "/etc/big"];
@@ -263,7 +263,7 @@ describe.runIf(isRoot).each(kinds)("a program with a private user, started %s,",
     if (hog.limits.applied.memoryBytes !== undefined) expect(exited.exitCode).toBe(137);
   });
 
-  test("has its work folder and quota in another working directory too", async () => {
+  test("has its work directory and quota in another working directory too", async () => {
     const out = await attack("pwd; touch /work/file && echo wrote", { cwd: "/tmp", limits: { diskBytes: 1 << 20 } });
     expect(out).toBe("/tmp\nwrote\n");
   });

@@ -98,9 +98,9 @@ describe("a program in bubblewrap", () => {
     );
   });
 
-  test("cannot write outside its own folders, nor read the machine's folders and passwords", async () => {
+  test("cannot write outside its own directories, nor read the machine's directories and passwords", async () => {
     writeFileSync(join(base, "secret"), "secret");
-    // Its own folders are below this one.
+    // Its own directories are below this one.
     const own = relative("/tmp", base).split("/")[0] ?? "";
     const seen = await output(
       `for path in /usr/x /etc/x /x; do touch $path 2>/dev/null && echo "wrote $path"; done

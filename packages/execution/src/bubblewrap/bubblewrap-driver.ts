@@ -18,7 +18,7 @@ export interface BubblewrapDriverOptions extends DriverOptions {
    * whose limits then apply to its programs too. `false`: no cgroups.
    */
   readonly cgroupParent?: string | false;
-  /** A cgroup of its own for the programs, see {@link ProgramGroup}. Default: none. */
+  /** Its own cgroup for the programs, see {@link ProgramGroup}. Default: none. */
   readonly group?: ProgramGroup;
   /** Mounted into every program, in addition to its spec's binds. */
   readonly binds?: readonly BindMount[];
@@ -39,17 +39,17 @@ export function findBubblewrap(searchPath: string = process.env.PATH ?? ""): str
 }
 
 /**
- * Runs programs with bubblewrap, in namespaces of their own (users, mounts, processes, IPC, host name) by default with a read-only root, no
+ * Runs programs with bubblewrap, in their own namespaces (users, mounts, processes, IPC, host name) by default with a read-only root, no
  * capabilities and no new privileges; see {@link Isolation} for what a program can see. See {@link Driver} for the guarantees of every
  * driver.
  *
- * **Root**: an image's folder, or this machine's `/usr` with a generated `/etc`. `/tmp`, `/run`, `/var/tmp` and the program's `work`
- * folder are private and writable; with a disk limit `/run`, `/dev` and `/var/tmp` are read-only. With `isRootWritable` all of the root
+ * **Root**: an image's directory, or this machine's `/usr` with a generated `/etc`. `/tmp`, `/run`, `/var/tmp` and the program's `work`
+ * directory are private and writable; with a disk limit `/run`, `/dev` and `/var/tmp` are read-only. With `isRootWritable` all of the root
  * is writable. `/proc` shows its own processes only.
  *
  * **System calls**: an allow-list on x86-64 and arm64, see `system-calls.ts`; others fail with EPERM. 32-bit programs are killed.
  *
- * **Environment**: only inside. The shell and bwrap that start the program, with this process's rights, never see it, so that LD_PRELOAD
+ * **Environment**: only inside. The shell and bwrap that start the program, with this process's permissions, never see it, so that LD_PRELOAD
  * and the like affect the program alone.
  *
  * **Errors**: `Unsupported` if bwrap is not installed.

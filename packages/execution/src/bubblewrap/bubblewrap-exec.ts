@@ -175,7 +175,7 @@ const enterProcesses = 'exec nsenter --no-fork --pid=/proc/self/fd/4 -- "$@"';
 /** A command that runs a shell script with the rest of the arguments. */
 const script = (text: string): readonly string[] => ["/bin/sh", "-c", text, "keelson-exec"];
 
-/** Writes bubblewrap's options for a command into a folder, which `onOpened` removes. */
+/** Writes bubblewrap's options for a command into a directory, which `onOpened` removes. */
 async function writeExecArguments(
   request: LaunchRequest,
   exec: ExecSpec,

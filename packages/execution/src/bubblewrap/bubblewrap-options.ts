@@ -22,9 +22,9 @@ import { createMountPoints } from "./writable-root.ts";
 export const statusFile = (folder: ProgramFolder): string => join(folder.path, "bwrap-status.json");
 /** The file with bubblewrap's options. */
 export const argumentsFile = (folder: ProgramFolder): string => join(folder.path, "bwrap-arguments");
-/** The folder that a program has as `/tmp`. */
+/** The directory that a program has as `/tmp`. */
 export const temporaryFolder = (folder: ProgramFolder): string => join(folder.path, "tmp");
-/** The folder with the generated files of a program's `/etc`. */
+/** The directory with the generated files of a program's `/etc`. */
 export const settingsFolder = (folder: ProgramFolder): string => join(folder.path, "etc");
 
 /**
@@ -52,7 +52,7 @@ export function userOptions(user: UserIds | undefined): readonly string[] {
   return user === undefined ? [] : [`--setgid=${user.gid}`, `--setuid=${user.uid}`];
 }
 
-/** Creates the files and folders of a program. */
+/** Creates the files and directories of a program. */
 export function createFiles({ folder, spec }: LaunchRequest, binds: readonly BindMount[]): void {
   if (spec.isolation?.image !== undefined) {
     throw new StartFailure("could not start the program: this driver has no images by name; use isolation.root", 126);
@@ -120,7 +120,7 @@ export function writeArguments(path: string, list: readonly string[]): void {
   writeFileSync(path, list.map((argument) => `${argument}\0`).join(""), { mode: 0o600 });
 }
 
-/** Whether a program is to appear as another user inside, also where only root could give it a user id of its own. */
+/** Whether a program is to appear as another user inside, also where only root could give it its own user id. */
 export const wantsPrivateUser = (spec: ProgramSpec): boolean => spec.isolation?.hasPrivateUser === true;
 
 /** The ids that a program has inside its namespaces. */
@@ -136,12 +136,12 @@ export function insideUser(spec: ProgramSpec): UserIds {
  */
 export const hasNestedUser = (spec: ProgramSpec): boolean => own.uid === 0 && insideUser(spec).uid !== insideId;
 
-/** The folder in which a program starts, as it sees it. */
+/** The directory in which a program starts, as it sees it. */
 export function workingDirectory({ spec, folder }: LaunchRequest): string {
   return spec.cwd ?? (hasOwnWorkPath(spec) ? folder.work : imageWork);
 }
 
-/** Whether the work folder is mounted at its own path of the machine. */
+/** Whether the work directory is mounted at its own path of the machine. */
 export const hasOwnWorkPath = (spec: ProgramSpec): boolean => spec.isolation?.root === undefined && !hasPrivateUser(spec);
 
 /** The stage of a program with a private user. */
@@ -208,7 +208,7 @@ export function* worldArguments({ spec, folder }: LaunchRequest, world: Bubblewr
   const work = folder.work;
   if (existsSync(work)) yield* ["--bind", at(work), hasOwnWorkPath(spec) ? work : imageWork];
   if (!isRootWritable) yield* ["--remount-ro", "/"];
-  // The disk limit applies to the work folder and /tmp, so nothing else may be writable.
+  // The disk limit applies to the work directory and /tmp, so nothing else may be writable.
   if (!isRootWritable && stage !== undefined && spec.limits?.diskBytes !== undefined) {
     yield* ["--remount-ro", "/run", "--remount-ro", "/dev"];
     if (hasVarTmp) yield* ["--remount-ro", "/var/tmp"];

@@ -3,7 +3,7 @@ import { dirname, join, relative } from "node:path";
 import { generatedSettings, machineFolders, publicSettings } from "./machine-root.ts";
 import { pathInRoot } from "../files/root-path.ts";
 
-/** Folders that are mounted separately in every root. */
+/** Directories that are mounted separately in every root. */
 const separateMounts: ReadonlySet<string> = new Set(["/proc", "/dev", "/sys", "/tmp", "/run"]);
 
 /** Resolves the links of a path inside an image. */
@@ -13,7 +13,7 @@ export function resolveInImage(root: string, path: string): string {
 
 /**
  * bubblewrap's options for a root with the files of an image, read-only. Mount points that the image lacks cannot be created in it, so
- * their parent folders are recreated and filled with the image's files. `source` is where bubblewrap finds the image.
+ * their parent directories are recreated and filled with the image's files. `source` is where bubblewrap finds the image.
  */
 export function imageRoot(root: string, mounts: readonly { readonly target: string }[], source = root): readonly string[] {
   const opened = new Set(["/"]);

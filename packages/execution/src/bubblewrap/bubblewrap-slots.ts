@@ -133,7 +133,7 @@ function hasMounted(status: string, wrapper: number | undefined): boolean {
   return child !== undefined && child > 0 && hasEnteredRoot(child);
 }
 
-/** The stage of a shell, with the same paths before and after its folder has moved. */
+/** The stage of a shell, with the same paths before and after its directory has moved. */
 function shellStage({ folder }: LaunchRequest, { roots }: SlotShape): Stage {
   const stage = new Stage([folder.path, ...roots]);
   for (const source of [...roots, settingsFolder(folder), temporaryFolder(folder), folder.work]) stage.add(source);

@@ -87,7 +87,7 @@ function wrapProgram(
     command: ipcParameters === undefined ? entered : withIpcParameters(ipcParameters, entered),
     changesUser: isEntered,
     opened: filesOf(folder, filter),
-    // The program's folder may exist inside only; bwrap changes to it.
+    // The program's directory may exist inside only; bwrap changes to it.
     cwd: folder.path,
     env,
   };

@@ -41,7 +41,7 @@ describe.runIf(canCreateDevices()).each([
     expect(await without.exited()).toMatchObject({ exitCode: 2 });
   });
 
-  test("can neither create devices nor use those in its folders", async () => {
+  test("can neither create devices nor use those in its directories", async () => {
     mkdirSync(join(base, "folder"));
     createZeroDevice(join(base, "folder", "zero"));
     const binds = [{ source: join(base, "folder"), target: "/folder", isWritable: true }];

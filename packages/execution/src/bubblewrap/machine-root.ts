@@ -2,10 +2,10 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { UserIds } from "../program/users/user.ts";
 
-/** Folders of the machine that a program without an image sees, read-only, at the same paths. Never /etc, /opt, /home or /root. */
+/** Directories of the machine that a program without an image sees, read-only, at the same paths. Never /etc, /opt, /home or /root. */
 export const machineFolders = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/** Files and folders of the machine's /etc that programs need and that contain no secrets: the linker, certificates, name tables. */
+/** Files and directories of the machine's /etc that programs need and that contain no secrets: the linker, certificates, name tables. */
 export const publicSettings = [
   "/etc/alternatives",
   "/etc/ld.so.cache",
@@ -24,7 +24,7 @@ export const publicSettings = [
 /** Files of /etc that are generated for each program. */
 export const generatedSettings = ["passwd", "group", "hosts", "nsswitch.conf", "resolv.conf"] as const;
 
-/** Where a program with an image has its work folder. */
+/** Where a program with an image has its work directory. */
 export const imageWork = "/work";
 
 /** Home directory of a program's user in a root without an image. */

@@ -9,15 +9,15 @@ import type { UserIds } from "../program/users/user.ts";
 
 /*
  * A program with a private user runs as a user id of the host that no other program has. bubblewrap cannot give away its user id, and the
- * program's folders may be below folders that only root can enter. So a small script prepares the start, as root and in a mount namespace
- * of its own: it binds the program's folders below a stage that everyone can enter, changes the user, and executes bubblewrap.
+ * program's directories may be below directories that only root can enter. So a small script prepares the start, as root and in a mount namespace
+ * of its own: it binds the program's directories below a stage that everyone can enter, changes the user, and executes bubblewrap.
  */
 
 /** First of the private ids: above the ranges of systemd-nspawn and of /etc/subuid, below 2^31. */
 const firstId = 1_879_048_192;
 const idCount = 268_000_000;
 
-/** Folders on which the stage can be mounted. The first that contains no source is used; they are hidden in the namespace only. */
+/** Directories on which the stage can be mounted. The first that contains no source is used; they are hidden in the namespace only. */
 const stageFolders = ["/mnt", "/media", "/srv", "/boot"];
 
 /** The host user id that programs with this `Isolation.userScope` share, for instance to own the files that they are to read. */
@@ -34,7 +34,7 @@ export const privateScope = ({ tag }: Pick<ProgramFolder, "tag">, { userScope }:
 export const privateUser = (folder: Pick<ProgramFolder, "tag">, isolation?: Pick<Isolation, "userScope">): UserIds =>
   privateUserOf(privateScope(folder, isolation));
 
-/** Collects the folders that a program is to see, and where bubblewrap finds them. */
+/** Collects the directories that a program is to see, and where bubblewrap finds them. */
 export class Stage {
   readonly #sources: string[] = [];
   readonly #folder: string;
@@ -44,7 +44,7 @@ export class Stage {
     this.#folder = stageFolders.find(isFree) ?? "/mnt";
   }
 
-  /** The path of a source on the stage. A source in a folder that was added before needs no mount. */
+  /** The path of a source on the stage. A source in a directory that was added before needs no mount. */
   add(source: string): string {
     const index = this.#sources.findIndex((each) => source === each || source.startsWith(`${each}/`));
     if (index >= 0) return `${this.#folder}/${index}${source.slice(this.#sources[index]?.length)}`;
@@ -57,7 +57,7 @@ export class Stage {
     return this.#folder;
   }
 
-  /** The folders and files on the stage, in the order of their paths on it, which are numbers from 0 on. */
+  /** The directories and files on the stage, in the order of their paths on it, which are numbers from 0 on. */
   get sources(): readonly string[] {
     return this.#sources;
   }
@@ -145,7 +145,7 @@ export function canHideProcesses(): boolean {
   );
 }
 
-/** Whether a source of a stage is a folder. **Errors**: {@link StartFailure} if it does not exist. */
+/** Whether a source of a stage is a directory. **Errors**: {@link StartFailure} if it does not exist. */
 export function isFolder(path: string): boolean {
   try {
     return statSync(path).isDirectory();
@@ -228,7 +228,7 @@ export const stageScript = `${stageMounts}${enter}
 `;
 
 /**
- * Mounts file systems of limited size over folders of a program, on the host, then executes the rest of the arguments. A file may not
+ * Mounts file systems of limited size over directories of a program, on the host, then executes the rest of the arguments. A file may not
  * become larger than the limit, in blocks of 512 bytes: the program's logs are files of the host, which it can extend without writing.
  */
 export const quotaScript = `unset KEELSON_QUOTA_SCRIPT

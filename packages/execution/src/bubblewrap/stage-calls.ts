@@ -47,7 +47,7 @@ export function fileSizeCall(sizeBytes: number): SystemCall {
   return { name: "prlimit64", args: [0, fileSizeLimit, limit, 0], failure: "could not limit the size of files" };
 }
 
-/** Limits the size of files, and mounts folders with a size limit on the machine. */
+/** Limits the size of files, and mounts directories with a size limit on the machine. */
 export const quotaCalls = (user: UserIds, sizeBytes: number, folders: readonly string[]): readonly SystemCall[] => [
   fileSizeCall(sizeBytes),
   ...folders.map((folder) => mount(quotaSource, folder, "tmpfs", flags.nosuid | flags.nodev, quotaOptions(user, sizeBytes))),

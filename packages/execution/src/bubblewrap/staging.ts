@@ -8,7 +8,7 @@ import { privateUser, quotaScript, slotScript, type Stage, stageScript, withQuot
 import { ownMountCalls, quotaCalls, reportCalls, stageCalls, userCalls, writeCallProgram } from "./stage-calls.ts";
 
 /*
- * The staged start of a program with a private user. Where possible, an executable of its own makes the system calls: a chain of shells,
+ * The staged start of a program with a private user. Where possible, its own executable makes the system calls: a chain of shells,
  * mount(8), unshare(1) and setpriv(1) takes most of the time of a start.
  */
 
@@ -23,10 +23,10 @@ export type StagedKind = "program" | "shell" | "image";
 
 /** Stages the starts of a driver's programs. */
 export class Staging {
-  /** Whether files of the programs' folders can be executed; undefined until it was tried. */
+  /** Whether files of the programs' directories can be executed; undefined until it was tried. */
   #canExecute: boolean | undefined;
 
-  /** Whether an executable in the folder of a program can be executed: its file system or processor may forbid it. */
+  /** Whether an executable in the directory of a program can be executed: its file system or processor may forbid it. */
   canExecute({ folder }: Pick<LaunchRequest, "folder">): boolean {
     if (this.#canExecute !== undefined) return this.#canExecute;
     const path = join(folder.path, "trial");
@@ -36,7 +36,7 @@ export class Staging {
     return this.#canExecute;
   }
 
-  /** What is executed to start bubblewrap, or to prepare a slot, as the private user of the program, who owns its folders. */
+  /** What is executed to start bubblewrap, or to prepare a slot, as the private user of the program, who owns its directories. */
   start(request: LaunchRequest, stage: Stage, bwrap: readonly string[], kind: StagedKind): StagedStart {
     const { folder, spec } = request;
     const user = privateUser(folder, spec.isolation);
@@ -66,6 +66,6 @@ function scripted({ folder, spec }: LaunchRequest, stage: Stage, bwrap: readonly
   };
 }
 
-/** Why a program in this folder cannot be executed. */
+/** Why a program in this directory cannot be executed. */
 export const notExecutable = ({ folder }: Pick<LaunchRequest, "folder">): string =>
   `files in ${dirname(folder.path)} cannot be executed`;

@@ -62,7 +62,7 @@ const available = (): readonly string[] =>
     .split(" ")
     .filter((each) => controllers.includes(each));
 
-test("programs of a session, whose shell is in its group, have limits in a group of their own", () => {
+test("programs of a session, whose shell is in its group, have limits in their own group", () => {
   expect(available()).not.toEqual([]);
   const [found] = discoverCgroups(undefined, {
     mounts: `cgroup2 ${mount} cgroup2 rw 0 0\n`,

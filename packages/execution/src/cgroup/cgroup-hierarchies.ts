@@ -10,7 +10,7 @@ export interface CgroupHierarchy {
   readonly controllers: ReadonlySet<Controller>;
   /** Where it is mounted. */
   readonly mount: string;
-  /** Folder below which programs get their cgroups. */
+  /** Directory below which programs get their cgroups. */
   readonly parent: string;
 }
 

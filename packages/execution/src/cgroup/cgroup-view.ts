@@ -7,7 +7,7 @@ import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
 const viewFolder = "/sys/fs/cgroup";
 
 /**
- * The read-only mounts that show a program its own cgroups, as OCI runtimes do: in version 1 one folder per controller, else one for all.
+ * The read-only mounts that show a program its own cgroups, as OCI runtimes do: in version 1 one directory per controller, else one for all.
  * On a machine with both, the controllers of version 1 count. Hierarchies in which the program has no cgroup are left out.
  */
 export function cgroupView(hierarchies: readonly CgroupHierarchy[], name: string): readonly BindMount[] {

@@ -14,7 +14,7 @@ import {
 } from "./cgroup.ts";
 
 /*
- * On a plain folder with the files of a cgroup: values stay as they are written.
+ * On a plain directory with the files of a cgroup: values stay as they are written.
  */
 let mount: string;
 

@@ -55,7 +55,7 @@ export function removeExecCgroup(hierarchies: readonly CgroupHierarchy[], name: 
 /** The cgroups of commands in the cgroup of a program. */
 export function execFoldersIn(folder: string): readonly string[] {
   try {
-    // A folder has one link, one from its parent and one from each folder in it.
+    // A directory has one link, one from its parent and one from each directory in it.
     return statSync(folder).nlink <= 2 ? [] : readdirSync(folder).filter(isExecId);
   } catch {
     return [];

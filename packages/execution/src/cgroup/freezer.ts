@@ -13,7 +13,7 @@ import { readCgroupPids } from "./cgroup.ts";
 /** Maximum pause, after 1, 2, 4 ... ms, until every process is frozen. */
 const maxFreezePauseMs = 1024;
 
-/** The folder of a program's cgroup with a freezer; undefined if it has none. */
+/** The directory of a program's cgroup with a freezer; undefined if it has none. */
 function freezerOf(hierarchies: readonly CgroupHierarchy[], name: string): string | undefined {
   return hierarchies
     .filter(({ version }) => version === 2)

@@ -5,7 +5,7 @@ import { beforeEach, expect, onTestFinished, test } from "vitest";
 import type { CgroupHierarchy, Controller } from "./cgroup-hierarchies.ts";
 import { limitGroup, limitProgramPids } from "./group-limits.ts";
 
-/* On plain folders, as in `cgroup.test.ts`. */
+/* On plain directories, as in `cgroup.test.ts`. */
 let base: string;
 
 beforeEach(() => {

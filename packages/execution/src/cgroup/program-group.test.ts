@@ -9,7 +9,7 @@ import { createCgroup } from "./cgroup.ts";
 import { cgroupView } from "./cgroup-view.ts";
 import { enterProgramGroup, neighborGroups, removeEmptyGroup, restoreProgramGroup } from "./program-group.ts";
 
-/* On plain folders, as in `cgroup.test.ts`. */
+/* On plain directories, as in `cgroup.test.ts`. */
 let base: string;
 
 beforeEach(() => {
@@ -46,7 +46,7 @@ test("gives programs a group whose share they divide, and a cgroup wherever a li
 });
 
 test("removes a group when it is empty", () => {
-  // A plain folder with files cannot be removed as a cgroup can.
+  // A plain directory with files cannot be removed as a cgroup can.
   const grouped = enterProgramGroup([hierarchy("memory", 1, ["memory"])], group);
   mkdirSync(join(base, "memory/own/pods/p"));
   removeEmptyGroup(grouped);

@@ -6,7 +6,7 @@ import { limitGroup } from "./group-limits.ts";
 import { setCgroupLimit } from "./cgroup-limits.ts";
 
 /**
- * A cgroup of its own, below the parent of a driver's cgroups, that holds the cgroups of the driver's programs. It has one share of the
+ * Its own cgroup, below the parent of a driver's cgroups, that holds the cgroups of the driver's programs. It has one share of the
  * machine's CPU, which they divide by their `cpuShares`, and leaves memory and processes to the rest of the machine (see `limitGroup`). Drivers with the same parent may use the same group.
  */
 export interface ProgramGroup {

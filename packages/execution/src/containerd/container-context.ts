@@ -21,7 +21,7 @@ export interface ContainerContextOptions extends Pick<ContainerContext, "api" | 
 export class ContainerContext {
   readonly api: ContainerdApi;
   readonly snapshotter: string;
-  /** Pool of FIFOs on the file system of the programs' folders. */
+  /** Pool of FIFOs on the file system of the programs' directories. */
   readonly fifos: FifoPool;
   readonly random: () => number;
   readonly group: ProgramGroup | undefined;

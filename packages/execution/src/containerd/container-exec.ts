@@ -23,7 +23,7 @@ export interface ContainerExecRequest {
 
 const processType = "types.containerd.io/opencontainers/runtime-spec/1/Process";
 
-/** File in a program's folder with the `process` section of its container's configuration. */
+/** File in a program's directory with the `process` section of its container's configuration. */
 export const processFile = (folder: ProgramFolder): string => join(folder.path, "process.json");
 
 /** The part of {@link processFile} that is read. */

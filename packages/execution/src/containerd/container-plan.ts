@@ -48,7 +48,7 @@ export interface ImageRoot {
   readonly mounts: readonly Mount[];
 }
 
-/** The folders whose files appear under `/`, topmost first. */
+/** The directories whose files appear under `/`, topmost first. */
 export function layersOf(mounts: readonly Mount[]): readonly string[] {
   return mounts.flatMap(({ type, source, options }) => {
     if (type !== "overlay") return [source];
@@ -89,7 +89,7 @@ function createMachineRoot(path: string, settings: string): readonly BindMount[]
 const networkFiles = ["/etc/resolv.conf", "/etc/hosts"];
 
 /**
- * Plans the container of a program and creates the folders that it needs. Throws {@link StartFailure} if something is visibly missing;
+ * Plans the container of a program and creates the directories that it needs. Throws {@link StartFailure} if something is visibly missing;
  * inside images the runtime reports it instead.
  */
 export async function planContainer(
@@ -199,7 +199,7 @@ function planInImage(
   });
 }
 
-/** The plan of a container. Prepares the folders and the mount points of a program with a private user. */
+/** The plan of a container. Prepares the directories and the mount points of a program with a private user. */
 function planOf({ folder }: LaunchRequest, rootfs: readonly Mount[], program: OciProgram): ContainerPlan {
   if (program.firstId === undefined) return { rootfs, spec: ociSpec(program) };
   const planned = givePrivateFolders(folder, program, program.firstId);

@@ -39,7 +39,7 @@ export async function enableLoopback(pid: number): Promise<void> {
   );
 }
 
-/** The runtime of a program. `dir` is the folder of its driver. Throws {@link StartFailure} if runsc is not installed. */
+/** The runtime of a program. `dir` is the directory of its driver. Throws {@link StartFailure} if runsc is not installed. */
 export function containerRuntime(
   { runtime = "runc" }: Pick<Isolation, "runtime"> = {},
   dir: string,

@@ -194,7 +194,7 @@ test("leaves nothing of a container that its creation's hook rejects", async () 
   expect(await leftovers()).toEqual([]);
 });
 
-test("removes containers whose folder was deleted when the driver opens, but none of other folders", async () => {
+test("removes containers whose directory was deleted when the driver opens, but none of other directories", async () => {
   const first = await open();
   await first.start({ id: "a", ...waiting(0) });
   await content(work("a", "ready"));

@@ -27,7 +27,7 @@ export interface ContainerdOptions {
 export interface ContainerdDriverOptions extends DriverOptions, ContainerdOptions {
   /** Mounted into every program, in addition to its spec's binds. */
   readonly binds?: readonly BindMount[];
-  /** A cgroup of its own for the programs, see {@link ProgramGroup}. Default: none. */
+  /** Its own cgroup for the programs, see {@link ProgramGroup}. Default: none. */
   readonly group?: ProgramGroup;
   /** What programs may open with socket(2). Default `any`. */
   readonly sockets?: SocketAccess;
@@ -63,11 +63,11 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
 }
 
 /**
- * Runs programs as containers of this machine's containerd, in a namespace of its own. See {@link Driver} for the guarantees of every
+ * Runs programs as containers of this machine's containerd, in its own namespace. See {@link Driver} for the guarantees of every
  * driver.
  *
- * **Root**: the image `isolation.image` (see {@link openContainerdImages}) or the folder `isolation.root`, with a private writable layer;
- * otherwise this machine's own programs, read-only, as in the `bubblewrap` driver. The work folder is mounted at `/work`, or at its own
+ * **Root**: the `isolation.image` image (see {@link openContainerdImages}) or the directory `isolation.root`, with a private writable layer;
+ * otherwise this machine's own programs, read-only, as in the `bubblewrap` driver. The work directory is mounted at `/work`, or at its own
  * path for the machine's own programs.
  *
  * **Output**: containerd's shim copies it to the log files, even while the supervisor or containerd is down. `mergeOutput` writes both

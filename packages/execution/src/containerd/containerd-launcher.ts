@@ -37,7 +37,7 @@ import { openTaskStreams } from "./task-output.ts";
 export interface ContainerdLauncherOptions {
   readonly api: ContainerdApi;
   readonly snapshotter: string;
-  /** Pool of FIFOs on the file system of the programs' folders. */
+  /** Pool of FIFOs on the file system of the programs' directories. */
   readonly fifos: FifoPool;
   readonly random: () => number;
   /** Milliseconds since the epoch. */
@@ -54,7 +54,7 @@ export interface ContainerdLauncherOptions {
 
 const specType = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 
-/** Labels of a container: its program id and its driver's folder. */
+/** Labels of a container: its program id and its driver's directory. */
 const programLabel = "keelson.dev/program";
 const folderLabel = "keelson.dev/folder";
 

@@ -16,7 +16,7 @@ export interface OciProgram {
   /** Path of its cgroup in every hierarchy. */
   readonly cgroupsPath: string;
   readonly binds: readonly BindMount[];
-  /** Folders in memory with a size limit, which end with the container. */
+  /** Directories in memory with a size limit, which end with the container. */
   readonly limitedFolders?: readonly { readonly target: string; readonly sizeBytes: number }[];
   readonly network: "shared" | "none";
   readonly hostname?: string;
@@ -84,7 +84,7 @@ const cgroupMount = {
   options: ["nosuid", "noexec", "nodev", "relatime", "ro"],
 };
 
-/** Maximum number of files in a folder with a size limit, as in bubblewrap. */
+/** Maximum number of files in a directory with a size limit, as in bubblewrap. */
 const maxLimitedFiles = 65_536;
 
 /** Limits in the format of the OCI runtime specification (config-linux.md, control groups). */

@@ -19,7 +19,7 @@ function hostIds({ uid, gid }: UserIds, firstId: number): UserIds {
 }
 
 /**
- * Gives the program's folders to its user. With a size limit they are file systems in memory instead, which end with the container: the
+ * Gives the program's directories to its user. With a size limit they are file systems in memory instead, which end with the container: the
  * runtime mounts them, because containerd may not see mounts of this process.
  */
 export function givePrivateFolders({ work, path }: ProgramFolder, program: OciProgram, firstId: number): OciProgram {

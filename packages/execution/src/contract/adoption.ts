@@ -9,7 +9,7 @@ import type { DriverContractCase } from "./setup.ts";
 /** Rules across a supervisor's restart: locks, adoption, damaged files. */
 export const adoptionRules: readonly DriverContractCase[] = [
   {
-    title: "rejects a second driver on the folder and names the process that holds it",
+    title: "rejects a second driver on the directory and names the process that holds it",
     run: (setup) =>
       withDriver(setup, async () => {
         await assert.rejects(
@@ -106,7 +106,7 @@ export const adoptionRules: readonly DriverContractCase[] = [
     }),
   ),
   {
-    title: "removes a folder without a spec",
+    title: "removes a directory without a spec",
     async run(setup) {
       await mkdir(join(setup.dir, "half"), { recursive: true });
       await withDriver(setup, async (driver) => {

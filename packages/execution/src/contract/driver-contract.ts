@@ -7,7 +7,7 @@ import { resourceRules } from "./resources.ts";
 import type { DriverContractCase } from "./setup.ts";
 import { startupRules } from "./startup.ts";
 
-/** The rules of every driver, by subject. Each needs a fresh folder. */
+/** The rules of every driver, by subject. Each needs a fresh directory. */
 export const driverContract: readonly DriverContractCase[] = [
   ...startupRules,
   ...environmentRules,

@@ -6,7 +6,7 @@ import type { DriverContractCase } from "./setup.ts";
 
 /** The environment of a program. */
 export const environmentRules: readonly DriverContractCase[] = [
-  rule("runs as the spec's user, who owns the work folder", async (driver, { dir }) => {
+  rule("runs as the spec's user, who owns the work directory", async (driver, { dir }) => {
     if (process.getuid?.() !== 0) return;
     await chmod(join(dir, ".."), 0o711);
     const { out, error } = await end(driver, { command: shell("id -u; id -g; touch own && echo own"), user: "65534:65533" });
@@ -51,7 +51,7 @@ export const environmentRules: readonly DriverContractCase[] = [
     const ended = await Promise.all(Array.from({ length: 10 }, (_, index) => end(driver, spec, `p${index}`)));
     for (const { out } of ended) assert.deepEqual(out.trim().split("\n").sort(), ["error", "output"]);
   }),
-  rule("runs in its own work folder without a cwd", async (driver) => {
+  rule("runs in its own work directory without a cwd", async (driver) => {
     const { program, out } = await end(driver, { command: ["pwd"] });
     assert.equal(out.trim(), join(program.logs.stdout, "..", "work"));
   }),

@@ -8,7 +8,7 @@ import type { DriverContractCase } from "./setup.ts";
 /** Commands beside a running program. */
 export const execRules: readonly DriverContractCase[] = [
   rule(
-    "runs a command in the program's folder and environment, with its own exit code and separate outputs",
+    "runs a command in the program's directory and environment, with its own exit code and separate outputs",
     async (driver) => {
       const program = await driver.start({
         id: "a",

@@ -14,7 +14,7 @@ const ticking = shell("while :; do echo ready >ready; sleep 0.05; done");
 const usedTime = (pids: readonly number[]): readonly string[] =>
   pids.map((pid) => readFileSync(`/proc/${pid}/stat`, "latin1").split(" ").slice(13, 15).join(" "));
 
-/** Uses this much processor time, in which a running program would use some too. */
+/** Uses this much CPU time, in which a running program would use some too. */
 function useTime(ms: number): void {
   const began = process.cpuUsage();
   while (process.cpuUsage(began).user < ms * 1000);
@@ -41,7 +41,7 @@ export const pauseRules: readonly DriverContractCase[] = [
     await program.resume();
     await program.resume();
     assert.equal(program.isPaused, false);
-    // The busy loop uses processor time again.
+    // The busy loop uses CPU time again.
     while (usedTime(pids).join() === before.join()) await new Promise((resolve) => setImmediate(resolve));
   }),
   rule("rejects a command beside a paused program, and freezes one that runs", async (driver, { dir }) => {

@@ -7,7 +7,7 @@ import type { Driver, ExecutionError, Program, ProgramSpec } from "../driver.ts"
  * waits for, so no test sleeps.
  */
 
-/** A fresh folder and a way to open drivers on it. */
+/** A fresh directory and a way to open drivers on it. */
 export interface DriverContractSetup {
   readonly dir: string;
   open(): Promise<Driver>;
@@ -48,7 +48,7 @@ export async function withDriver(setup: DriverContractSetup, use: (driver: Drive
   }
 }
 
-/** A case of the contract that runs with a driver of its own. */
+/** A case of the contract that runs with its own driver. */
 export const rule = (
   title: string,
   use: (driver: Driver, setup: DriverContractSetup) => Promise<void>,

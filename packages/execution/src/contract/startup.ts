@@ -27,7 +27,7 @@ export const startupRules: readonly DriverContractCase[] = [
     assert.deepEqual([exited.reason, exited.exitCode], ["StartFailed", 126]);
     assert.match(exited.message, /permission denied/);
   }),
-  rule("reports a folder as StartFailed", async (driver) => {
+  rule("reports a directory as StartFailed", async (driver) => {
     const exited = await exitOf(driver, { command: ["/etc"] });
     assert.equal(exited.reason, "StartFailed");
     assert.match(exited.message, /is a directory/);

@@ -47,7 +47,7 @@ function liveHolder(dir: string, generation: number): Holder | undefined {
   return holder?.bootId === readBootId() && isAlive(holder.pid, holder.startTime) ? holder : undefined;
 }
 
-/** The process that holds a folder's lock; undefined if none does, or if the folder does not exist. */
+/** The process that holds a directory's lock; undefined if none does, or if the directory does not exist. */
 export function folderHolder(dir: string): number | undefined {
   try {
     return liveHolder(dir, generations(dir)[0] ?? 0)?.pid;
@@ -58,9 +58,9 @@ export function folderHolder(dir: string): number | undefined {
 }
 
 /**
- * Locks a folder for this process. Throws `FolderInUse`, naming the process that holds it.
+ * Locks a directory for this process. Throws `FolderInUse`, naming the process that holds it.
  *
- * Each holder creates a file of its own, one generation above the last, with `link`, which fails if the name exists: of several
+ * Each holder creates its own file, one generation above the last, with `link`, which fails if the name exists: of several
  * processes that find a dead holder, one wins. The newest generation is never removed by its holder, only marked as released, and a
  * contender checks for a newer one after its `link`, so a slow contender finds that it lost. (Removing a dead holder's file first, as
  * lock files often do, can remove a live holder's file.)

@@ -23,9 +23,9 @@ describe.runIf(canMount)("mount points", () => {
   let mounted: string;
   beforeEach(() => {
     base = realpathSync(mkdtempSync(join(tmpdir(), "mount-points-")));
-    mkdirSync(join(base, "real folder"));
-    symlinkSync("real folder", join(base, "link"));
-    mounted = join(base, "real folder", "mounted");
+    mkdirSync(join(base, "real directory"));
+    symlinkSync("real directory", join(base, "link"));
+    mounted = join(base, "real directory", "mounted");
     mkdirSync(mounted);
     execFileSync("mount", ["--bind", mounted, mounted]);
   });
@@ -41,7 +41,7 @@ describe.runIf(canMount)("mount points", () => {
     expect(mountPointsBelow(join(base, "real"))).toEqual([]);
   });
 
-  test("are below a folder only if they are not the folder itself", () => {
+  test("are below a directory only if they are not the directory itself", () => {
     expect(mountPointsBelow(mounted)).toEqual([]);
     expect(mountPointsBelow("/")).not.toContain("/");
   });

@@ -5,7 +5,7 @@ import { basename, dirname, join } from "node:path";
 export interface Mount {
   /** Device of the file system, as `major:minor`. Every file system in memory has its own. */
   readonly device: string;
-  /** The folder of the file system that is mounted, `/` for all of it. */
+  /** The directory of the file system that is mounted, `/` for all of it. */
   readonly root: string;
   /** Where it is mounted, seen from the root of the process. */
   readonly point: string;
@@ -14,8 +14,8 @@ export interface Mount {
 }
 
 /**
- * The mount points below a folder, in this process's mount namespace, innermost first. The folder itself is not one of them. They are named
- * as the kernel names them, without symbolic links. Empty if the folder does not exist, and on systems other than Linux.
+ * The mount points below a directory, in this process's mount namespace, innermost first. The directory itself is not one of them. They are named
+ * as the kernel names them, without symbolic links. Empty if the directory does not exist, and on systems other than Linux.
  */
 export function mountPointsBelow(folder: string): readonly string[] {
   const root = realPath(folder);
@@ -26,7 +26,7 @@ export function mountPointsBelow(folder: string): readonly string[] {
     .reverse();
 }
 
-/** Whether something is mounted at a path. Links in the path of its folder are followed; a link at the path itself is not followed. */
+/** Whether something is mounted at a path. Links in the path of its directory are followed; a link at the path itself is not followed. */
 export function isMountPoint(path: string): boolean {
   const folder = realPath(dirname(path));
   return folder !== undefined && mountPoints().includes(join(folder, basename(path)));

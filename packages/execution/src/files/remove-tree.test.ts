@@ -7,7 +7,7 @@ import { removeTree } from "./remove-tree.ts";
 
 const createDir = (): string => mkdtempSync(join(tmpdir(), "remove-tree-"));
 
-it("removes files and folders, and accepts that nothing exists", async () => {
+it("removes files and directories, and accepts that nothing exists", async () => {
   const dir = createDir();
   mkdirSync(join(dir, "folder"));
   writeFileSync(join(dir, "folder", "file"), "");
@@ -16,7 +16,7 @@ it("removes files and folders, and accepts that nothing exists", async () => {
   expect(existsSync(dir)).toBe(false);
 });
 
-it("removes folders that are nested deeper than a path can be long", async () => {
+it("removes directories that are nested deeper than a path can be long", async () => {
   const dir = createDir();
   const nest = 'i=0; while [ $i -lt 40 ]; do mkdir "$1" && cd -P "$1" || exit 1; i=$((i + 1)); done';
   execFileSync("bash", ["-c", nest, "nest", "a".repeat(200)], { cwd: dir });

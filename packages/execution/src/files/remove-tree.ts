@@ -6,12 +6,12 @@ import { errorCode } from "./file-error.ts";
 
 const run = promisify(execFile);
 
-/** The most entries that Node.js removes. It keeps all of them in memory and removes those of a folder at the same time. */
+/** The most entries that Node.js removes. It keeps all of them in memory and removes those of a directory at the same time. */
 const maxEntries = 500;
 
 /**
- * Removes a file, or a folder with all that is in it, if it exists. rm(1) removes what programs can make too large for this process: many
- * files, and folders nested until their paths are longer than any path may be (PATH_MAX).
+ * Removes a file, or a directory with all that is in it, if it exists. rm(1) removes what programs can make too large for this process: many
+ * files, and directories nested until their paths are longer than any path may be (PATH_MAX).
  */
 export async function removeTree(path: string): Promise<void> {
   if (await hasFewEntries(path)) await rm(path, { recursive: true, force: true });

@@ -8,7 +8,7 @@ import { createGzip } from "node:zlib";
 import { Header, Pax } from "tar";
 import { architecture, type Descriptor } from "./image-manifest.ts";
 
-/** A file, folder or symbolic link of an image. Owned by root; its time is the epoch. */
+/** A file, directory or symbolic link of an image. Owned by root; its time is the epoch. */
 export interface ImageEntry {
   /** Absolute path in the image. */
   readonly path: string;
@@ -21,7 +21,7 @@ export interface ImageEntry {
     | { readonly kind: "link"; readonly target: string };
 }
 
-/** A layer of an image: entries in any order. Missing parent folders are added. */
+/** A layer of an image: entries in any order. Missing parent directories are added. */
 export interface ImageLayerContent {
   /** How the layer was created, for `docker history`. */
   readonly description: string;
@@ -142,7 +142,7 @@ async function digestOf(path: string): Promise<string> {
 
 const blockBytes = 512;
 
-/** Writes a tar archive with the entries and their parent folders, sorted by path. */
+/** Writes a tar archive with the entries and their parent directories, sorted by path. */
 async function writeTar(file: string, entries: readonly ImageEntry[]): Promise<void> {
   await pipeline(Readable.from(tarChunks(withParents(entries)), { objectMode: true }), createWriteStream(file));
 }

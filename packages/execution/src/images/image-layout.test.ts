@@ -53,7 +53,7 @@ test("reads the image in an archive and leaves nothing behind", async () => {
 
 test.each<[string, readonly Entry[]]>([
   ["a path with ..", [{ path: "../escape", content: "x" }]],
-  ["a path with .. behind a folder of the layout", [{ path: "blobs/sha256/../../../escape", content: "x" }]],
+  ["a path with .. behind a directory of the layout", [{ path: "blobs/sha256/../../../escape", content: "x" }]],
   ["an absolute path", [{ path: "/tmp/keelson-escape", content: "x" }]],
   [
     "a file through a symbolic link",

@@ -86,7 +86,7 @@ async function verifyBlob(path: string, { digest, size }: Descriptor): Promise<v
 }
 
 /**
- * Opens an image: an OCI layout folder, or a tar archive of one (optionally gzipped) as written by `docker save` of Docker 25 or newer,
+ * Opens an image: an OCI layout directory, or a tar archive of one (optionally gzipped) as written by `docker save` of Docker 25 or newer,
  * `skopeo copy ... oci-archive:FILE`, `podman save --format oci-archive` and `ctr image export`. Selects the image for this machine's
  * architecture.
  *
@@ -95,7 +95,7 @@ async function verifyBlob(path: string, { digest, size }: Descriptor): Promise<v
 export async function openImage(
   path: string,
   options: {
-    /** Folder for temporary files. */
+    /** Directory for temporary files. */
     readonly temporary: string;
     /** Default: 8 GiB. */
     readonly maxBytes?: number;

@@ -19,7 +19,7 @@ export interface PullProgress {
 
 /** Options of {@link pullImage}. */
 export interface PullOptions {
-  /** Folder for downloads. */
+  /** Directory for downloads. */
   readonly temporary: string;
   /** HTTP client: Node.js's `fetch`. */
   readonly fetch: typeof fetch;

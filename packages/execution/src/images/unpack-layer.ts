@@ -38,7 +38,7 @@ function splitPath(path: string): readonly string[] {
 }
 
 /**
- * Unpacks one layer of an image, a tar archive (optionally gzipped), over a folder (OCI image specification, layer.md: changesets and
+ * Unpacks one layer of an image, a tar archive (optionally gzipped), over a directory (OCI image specification, layer.md: changesets and
  * whiteouts). Streams the archive.
  *
  * **Guarantees**: nothing is written, linked or removed outside `root`: symbolic links in paths are not followed, hard links cannot point
@@ -152,7 +152,7 @@ function writeFileEntry(path: string, entry: ReadEntry, onError: (error: unknown
   entry.once("error", close);
 }
 
-/** Creates a folder or link; skips everything else (devices, FIFOs). */
+/** Creates a directory or link; skips everything else (devices, FIFOs). */
 function createEntry(root: string, path: string, { type, linkpath = "", path: name, mode = 0o755 }: ReadEntry): void {
   const present = lstatSync(path, { throwIfNoEntry: false });
   if (type === "Directory") {
@@ -175,7 +175,7 @@ function createEntry(root: string, path: string, { type, linkpath = "", path: na
   }
 }
 
-/** Creates the folder of these components. Rejects symbolic links, so that layers do not write through them. */
+/** Creates the directory of these components. Rejects symbolic links, so that layers do not write through them. */
 function makeFolders(root: string, parts: readonly string[]): string {
   let path = root;
   for (const part of parts) {
@@ -194,7 +194,7 @@ function requireFolder(root: string, parts: readonly string[]): string {
   for (const part of parts) {
     path = join(path, part);
     if (lstatSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) {
-      throw invalid(`${JSON.stringify(parts.join("/"))} is not a folder of the image`);
+      throw invalid(`${JSON.stringify(parts.join("/"))} is not a directory of the image`);
     }
   }
   return path;

@@ -13,13 +13,13 @@ import type { ImageConfig } from "./image-manifest.ts";
 import { parseImageReference } from "./image-reference.ts";
 import { unpackLayer } from "./unpack-layer.ts";
 
-/** An image unpacked into a folder. */
+/** An image unpacked into a directory. */
 export interface UnpackedImage extends ImageConfig {
   /** Its full name. */
   readonly name: string;
   /** Digest of its manifest: `sha256:` and 64 hexadecimal digits. */
   readonly digest: string;
-  /** Folder with its files, for {@link Isolation.root}. Must not be modified. */
+  /** Directory with its files, for {@link Isolation.root}. Must not be modified. */
   readonly root: string;
 }
 
@@ -30,7 +30,7 @@ export interface UnpackProgress {
 }
 
 /**
- * Images below one folder, each unpacked once even if it has several names. Several processes may use the folder at the same time and
+ * Images below one directory, each unpacked once even if it has several names. Several processes may use the directory at the same time and
  * see each other's changes immediately.
  */
 export interface UnpackedImages {
@@ -39,11 +39,11 @@ export interface UnpackedImages {
   /** All images, by name. */
   list(): readonly UnpackedImage[];
   /**
-   * Unpacks an image under a name, which another image loses. Throws an {@link ImageError} if the image is damaged, escapes its folder or
+   * Unpacks an image under a name, which another image loses. Throws an {@link ImageError} if the image is damaged, escapes its directory or
    * is too large, or the name is invalid; no files are left then.
    */
   add(name: string, image: ImageLayout, onProgress?: (progress: UnpackProgress) => void): Promise<UnpackedImage>;
-  /** {@link add} for a file or folder that `openImage` accepts. Default name: the one recorded in the image. */
+  /** {@link add} for a file or directory that `openImage` accepts. Default name: the one recorded in the image. */
   import(
     file: string,
     options?: {
@@ -84,7 +84,7 @@ function parseRecord(text: string): NameRecord | undefined {
 
 const fullName = (name: string): string => parseImageReference(name).name;
 
-/** Whether a process has files of this folder mounted. */
+/** Whether a process has files of this directory mounted. */
 async function isMounted(folder: string): Promise<boolean> {
   for (const { pid } of await listProcesses()) {
     const mounts = await readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "");
@@ -113,7 +113,7 @@ class ImageFolder implements UnpackedImages {
     this.#maxBytes = maxBytes;
   }
 
-  /** Creates the folders and removes what processes left that died while they unpacked or removed an image. */
+  /** Creates the directories and removes what processes left that died while they unpacked or removed an image. */
   async open(): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o711 });
     await mkdir(this.#names, { recursive: true, mode: 0o700 });

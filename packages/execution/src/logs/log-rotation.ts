@@ -125,7 +125,7 @@ class SizeWatch implements LogWatch {
       try {
         if (await this.#shared.rotations.rotate(path, this.#policy)) left = 0;
       } catch {
-        // The folder was removed with the program, or is not writable.
+        // The directory was removed with the program, or is not writable.
       }
     }
     return { size: left, hasGrown: true, waitMs: ((this.#policy.maxBytes - left) * elapsedMs) / grown / 2 };

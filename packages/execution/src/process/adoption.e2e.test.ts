@@ -253,7 +253,7 @@ test("leaves no zombie, descriptor, cgroup, timer or file after 200 programs", a
   expect(readdirSync(dir).filter((name) => !name.startsWith("."))).toEqual(["warm"]);
 }, 180_000);
 
-test("reports an unwritable folder with one clear error", async () => {
+test("reports an unwritable directory with one clear error", async () => {
   writeFileSync(join(base, "file"), "");
   const below = join(base, "file", "programs");
   await expect(createProcessDriver({ dir: below, clock: systemClock, random: Math.random })).rejects.toMatchObject({

@@ -64,7 +64,7 @@ test("removes the cgroup of a command once its last process has been reaped", as
   const clock = createVirtualClock(0);
   const hierarchies = [{ version: 2, mount: parent, parent, controllers: new Set<"pids">() }] as const;
   await killLeftExecs(await findLeftExecs(hierarchies, { folder, deadlines: new Deadlines(clock) }));
-  // A plain folder with a file cannot be removed, like a cgroup with a process.
+  // A plain directory with a file cannot be removed, like a cgroup with a process.
   await clock.advance(100);
   expect(existsSync(cgroup)).toBe(true);
   rmSync(join(cgroup, "cgroup.procs"));

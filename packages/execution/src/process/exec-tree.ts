@@ -54,7 +54,7 @@ function removeWhenReaped(tree: Pick<ExecTree, "hierarchies" | "deadlines">, nam
 
 /** The contained commands of a program that an earlier supervisor left behind. */
 export interface LeftExecs extends Omit<ExecTree, "id"> {
-  /** Those with a cgroup of their own. */
+  /** Those with their own cgroup. */
   readonly ids: readonly string[];
   /** Processes of the program, among them those of commands without a cgroup. */
   readonly candidates: readonly ProcessStat[];

@@ -5,7 +5,7 @@ const closeOnExec = 0o2000000;
 
 /**
  * Closes the descriptors that this process has inherited, except standard input and output. Node.js keeps those above 15 for programs that
- * it starts: a folder among them would lead a sandbox to the machine's files. A supervisor of programs calls this first, before libraries
+ * it starts: a directory among them would lead a sandbox to the machine's files. A supervisor of programs calls this first, before libraries
  * open files; what Node.js itself has opened is not passed on and stays open.
  */
 export function closeInheritedDescriptors(): void {
@@ -21,7 +21,7 @@ function isPassedOn(descriptor: number): boolean {
     const flags = /^flags:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "latin1"))?.[1];
     return flags !== undefined && (Number.parseInt(flags, 8) & closeOnExec) === 0;
   } catch {
-    // The descriptor of the folder that was listed.
+    // The descriptor of the directory that was listed.
     return false;
   }
 }

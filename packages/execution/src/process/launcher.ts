@@ -102,19 +102,19 @@ export class StartFailure extends Error {
   }
 }
 
-/** Starts the programs of one driver; folders, timeouts, logs and re-adoption are shared by all drivers. */
+/** Starts the programs of one driver; directories, timeouts, logs and re-adoption are shared by all drivers. */
 export interface Launcher {
   /** Prepares a program. Throws {@link StartFailure}. */
   prepare(request: LaunchRequest): Promise<PreparedProgram>;
   /** The kinds of slots that are supported. Default: none. */
   readonly slotKinds?: readonly SlotShape["kind"][];
-  /** Prepares a slot; its files are in the request's folder, which moves when the slot is claimed. Throws {@link StartFailure}. */
+  /** Prepares a slot; its files are in the request's directory, which moves when the slot is claimed. Throws {@link StartFailure}. */
   prepareSlot?(request: LaunchRequest, shape: SlotShape): Promise<PreparedSlot>;
   /** Adopts a program of an earlier supervisor; if it has terminated, `ended` resolves immediately. */
   adopt(request: LaunchRequest, identity: Identity): Promise<LaunchedProgram>;
   /** Kills and removes the remains of a program whose identity is unknown. */
   sweep(folder: ProgramFolder, deadlines: Deadlines): Promise<void>;
-  /** Kills and removes programs below the driver's folder `dir` whose own folders were deleted, if they can be found. */
+  /** Kills and removes programs below the driver's directory `dir` whose own directories were deleted, if they can be found. */
   sweepOrphans?(dir: string, deadlines: Deadlines): Promise<void>;
   /** Frees unused shared resources. Programs keep running. */
   close?(): void;

@@ -13,7 +13,7 @@ export interface ProcessDriverOptions extends DriverOptions {
    * whose limits then apply to its programs too. `false`: no cgroups.
    */
   readonly cgroupParent?: string | false;
-  /** A cgroup of its own for the programs, see {@link ProgramGroup}. Default: none. */
+  /** Its own cgroup for the programs, see {@link ProgramGroup}. Default: none. */
   readonly group?: ProgramGroup;
 }
 

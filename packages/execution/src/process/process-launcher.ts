@@ -43,7 +43,7 @@ import type { Execution, SlotWrapping } from "./wrapping.ts";
 
 /** What {@link createProcessLauncher} needs. */
 export interface ProcessLauncherOptions extends LaunchContextsOptions {
-  /** Folder for its own files, on the file system of the programs' folders. */
+  /** Directory for its own files, on the file system of the programs' directories. */
   readonly spareFolder: string;
   readonly random: () => number;
   /** Milliseconds since the epoch. */
@@ -88,7 +88,7 @@ class ProcessLauncher implements Launcher {
     createLogs(folder);
     const user = hostUser(spec);
     const cwd = prepareWorkingDirectory(request, user, this.#options.rootOf?.(request));
-    // Its folders must exist before they are mounted.
+    // Its directories must exist before they are mounted.
     const cgroup = this.#contexts.create(request);
     const { shim, entered } = await this.#withCgroup(folder, async () => {
       const execution = this.#executionOf(withCgroupView(this.#contexts.current, request), user, cwd);

@@ -44,7 +44,7 @@ export interface SlotWrapping {
 
 /** Runs programs inside another program, such as bubblewrap. */
 export interface Wrapping {
-  /** Folder that the program sees as `/`, where its command is looked up. Default: the machine's root. */
+  /** Directory that the program sees as `/`, where its command is looked up. Default: the machine's root. */
   readonly rootOf: (request: LaunchRequest) => string | undefined;
   /** What is executed instead of the program. Called once the program is known to be executable. */
   readonly wrap: (request: LaunchRequest, execution: Execution) => Execution;

@@ -85,7 +85,7 @@ function check(path: string, user: UserIds, root?: string): ResolvedExecutable {
 /**
  * Finds the executable of a command as execvp(3) does: a name with a slash is a path relative to `cwd`, any other is looked up in
  * `searchPath`. Checking before the start distinguishes a program that cannot run from one that exited with 127, and gives the reason.
- * What only the kernel can check (search permission on a parent folder) fails at execution. With `root`, paths are those of a program
+ * What only the kernel can check (search permission on a parent directory) fails at execution. With `root`, paths are those of a program
  * with that root. Reads a few cached files synchronously.
  */
 export function resolveExecutable(

@@ -13,7 +13,7 @@ export function networkNamespaceOf({ state, logs }: Pick<Program, "state" | "log
   return readStat(pid) === undefined ? undefined : `/proc/${pid}/ns/net`;
 }
 
-/** The file in a program's folder to which bubblewrap reports. */
+/** The file in a program's directory to which bubblewrap reports. */
 export const bubblewrapStatusFile = (folder: string): string => join(folder, "bwrap-status.json");
 
 /** The process that bubblewrap runs in the namespaces; undefined without bubblewrap, 0 if it does not exist yet, -1 if it has ended. */

@@ -33,7 +33,7 @@ test("bubblewrap has its root if the program has mounts with the names that bubb
   expect(isBubblewrapRoot([newRoot("/"), files(""), ...volumes].join("\n"), machine)).toBe(true);
 });
 
-test("a writable root is an overlay or a folder of its own", () => {
+test("a writable root is an overlay or its own directory", () => {
   const overlay = "80 65 0:67 / / rw - overlay overlay rw";
   const folder = "80 65 254:0 /images/1 / rw - ext4 /dev/vda rw";
   expect(isBubblewrapRoot(folder, machine)).toBe(true);

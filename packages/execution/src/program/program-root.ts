@@ -10,7 +10,7 @@ import type { UserIds } from "./users/user.ts";
 export interface ProgramRoot {
   /** Descriptor of the root as the program sees it, with its mounts. Only for paths below it (O_PATH). The caller closes it. */
   readonly fd: number;
-  /** The program's user on the host, with whose rights files below the root may be used. Never root. */
+  /** The program's user on the host, with whose permissions files below the root may be used. Never root. */
   readonly user: UserIds;
 }
 
@@ -20,16 +20,16 @@ const O_PATH = 0o10000000;
 /**
  * Opens the root directory of a running program with isolation. Undefined while the program still enters it; try again later.
  *
- * The root contains mounts such as `/proc`, whose files give root of the host rights that the program does not have. Use it only from a
+ * The root contains mounts such as `/proc`, whose files give root of the host permissions that the program does not have. Use it only from a
  * process that runs as {@link ProgramRoot.user}.
  *
- * **Errors**: {@link ExecutionError} `NotRunning`, and `Unsupported` for a program without a root and a user of its own.
+ * **Errors**: {@link ExecutionError} `NotRunning`, and `Unsupported` for a program without a root and its own user.
  */
 export function openProgramRoot(program: Pick<Program, "id" | "spec" | "state" | "logs">): ProgramRoot | undefined {
   const { state, spec, logs } = program;
   if (state.kind === "exited") throw new ExecutionError("NotRunning", `program ${program.id} is not running`);
   if (spec.isolation?.hasPrivateUser !== true) {
-    throw new ExecutionError("Unsupported", "files require a program with a user and a root of its own");
+    throw new ExecutionError("Unsupported", "files require a program with a user and its own root");
   }
   if (spec.isolation.runtime === "runsc")
     throw new ExecutionError("Unsupported", "files of a program in gVisor are not accessible; run a command in it instead");
@@ -69,7 +69,7 @@ function openRoot(pid: number, startTime: number, user: UserIds): ProgramRoot | 
  * | step of bubblewrap                                                   | mounts on `/`               | machine's root |
  * |----------------------------------------------------------------------|-----------------------------|----------------|
  * | starts                                                               | machine's                   | `/`            |
- * | mounts a tmpfs, binds its folder `newroot` to itself, and enters it  | `/` of the tmpfs            | `/oldroot`     |
+ * | mounts a tmpfs, binds its directory `newroot` to itself, and enters it  | `/` of the tmpfs            | `/oldroot`     |
  * | mounts the program's files below `/newroot`, and unmounts `/oldroot` | `/` of the tmpfs            | unmounted      |
  * | enters `/newroot`                                                    | `/newroot` and `/` of it    | unmounted      |
  * | unmounts the rest of the tmpfs                                       | `/newroot` of the tmpfs     | unmounted      |
@@ -77,7 +77,7 @@ function openRoot(pid: number, startTime: number, user: UserIds): ProgramRoot | 
  * The steps only go forward, so a root that is `/newroot` of a tmpfs, and not the machine's own (which is one if this process runs in
  * bubblewrap), shows that the machine's root has been unmounted, even if the mounts changed while they were read.
  *
- * A writable root is a folder, not of a tmpfs, that is mounted on `/newroot`. It is the only mount on `/` after the last step.
+ * A writable root is a directory, not of a tmpfs, that is mounted on `/newroot`. It is the only mount on `/` after the last step.
  */
 export function isBubblewrapRoot(mountinfo: string, own: string): boolean {
   const [root, ...others] = rootMounts(mountinfo);

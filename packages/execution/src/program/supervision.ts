@@ -11,7 +11,7 @@ export interface Supervision {
   readonly launcher: Launcher;
   readonly unmounter: Unmounter;
   readonly rotations: LogRotations;
-  /** Folder into which a removed program's folder moves before its files are deleted. */
+  /** Directory into which a removed program's directory moves before its files are deleted. */
   readonly trash: string;
   readonly forget: (id: string) => void;
 }

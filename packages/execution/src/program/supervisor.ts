@@ -21,7 +21,7 @@ import { type ReadySlot, warmFolder, WarmSlots } from "../warm/warm-slots.ts";
 
 /** Options of every driver. */
 export interface DriverOptions {
-  /** Folder for the programs, created if missing. One driver at a time. */
+  /** Directory for the programs, created if missing. One driver at a time. */
   readonly dir: string;
   readonly clock: Clock;
   readonly random: () => number;
@@ -38,7 +38,7 @@ export async function createDriver(
   let dir = options.dir;
   try {
     await mkdir(dir, { recursive: true, mode: 0o711 });
-    // Process tags derive from the path, so every supervisor must use the same path to the folder.
+    // Process tags derive from the path, so every supervisor must use the same path to the directory.
     dir = await realpath(dir);
     await mkdir(trash(dir), { recursive: true, mode: 0o700 });
   } catch (error) {
@@ -162,14 +162,14 @@ class SupervisingDriver implements Driver {
   }
 }
 
-/** Makes the folder of a slot that of a program. Discards the slot if that fails. */
+/** Makes the directory of a slot that of a program. Discards the slot if that fails. */
 async function moveFolder(
   { folder: from, prepared }: ReadySlot,
   folder: ProgramFolder,
   { trash, clock, unmounter }: Supervision,
 ): Promise<void> {
   try {
-    // rename(2) would replace an empty folder.
+    // rename(2) would replace an empty directory.
     if (existsSync(folder.path)) throw new ExecutionError("AlreadyExists", `folder ${folder.path} already exists`);
     await rename(from.path, folder.path);
   } catch (error) {
@@ -219,7 +219,7 @@ async function quarantine(path: string): Promise<string> {
   return aside;
 }
 
-/** Adopts one folder of an earlier driver. */
+/** Adopts one directory of an earlier driver. */
 async function adoptProgram(
   folder: ProgramFolder,
   programs: Map<string, SupervisedProgram>,

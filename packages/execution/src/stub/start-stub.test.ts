@@ -25,7 +25,7 @@ const stubOf = (change: Partial<StubTarget>): string =>
   write(startStub({ path: "/bin/sh", argv: ["sh", "-c", "true"], env: {}, cwd: "/", ...change }));
 
 describe.runIf(hasStub())("a stub", () => {
-  test("executes its program with exactly its arguments, environment and folder", () => {
+  test("executes its program with exactly its arguments, environment and directory", () => {
     const script = 'printf "%s|" "$0" "$@"; pwd; tr "\\0" "\\n" </proc/self/environ';
     const argv = ["own name", "-c", script, "zero", "", "a b\n'\"\\$x", "\u00e9\u0081\u4e16"];
     const env = { "with.dot": "1", EMPTY: "", LINES: "a\nb", PWD: dir };
@@ -39,7 +39,7 @@ describe.runIf(hasStub())("a stub", () => {
     expect(output).toBe("131071\n");
   });
 
-  test("exits with 126 and a message if the folder or the program does not exist", () => {
+  test("exits with 126 and a message if the directory or the program does not exist", () => {
     const failures = [stubOf({ cwd: join(dir, "missing") }), undefined].map((path) =>
       spawnSync(path ?? stubOf({ path: join(dir, "missing") }), { encoding: "utf8" }),
     );

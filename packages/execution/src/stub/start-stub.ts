@@ -1,6 +1,6 @@
 /*
- * A program that changes its folder and executes another program. A prepared sandbox waits before it executes this file; the file's content
- * is written when the sandbox is claimed, so that command, environment and folder need not be known earlier.
+ * A program that changes its directory and executes another program. A prepared sandbox waits before it executes this file; the file's content
+ * is written when the sandbox is claimed, so that command, environment and directory need not be known earlier.
  */
 
 import { closeSync, openSync, writeSync } from "node:fs";

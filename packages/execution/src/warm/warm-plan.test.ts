@@ -10,7 +10,7 @@ const spec: ProgramSpec = { id: "a", command: ["true"], ...template };
 const shell: SlotShape = { kind: "shell", template, roots: ["/images"] };
 const plan: WarmPlan = { template, shells: 2, roots: ["/images"], perImage: 3, images: [undefined, "/images/a"] };
 
-test("a shell fits any root below its folders, and any limits but the disk's", () => {
+test("a shell fits any root below its directories, and any limits but the disk's", () => {
   const withRoot = (root: string): ProgramSpec => ({ ...spec, isolation: { ...template.isolation, root } });
   expect(fits(shell, spec)).toBe(true);
   expect(fits(shell, withRoot("/images/a/rootfs"))).toBe(true);

@@ -5,7 +5,7 @@ export interface SlotShape {
   readonly kind: Exclude<StartKind, "cold">;
   /** The spec without a command; for kind `image` with its root. */
   readonly template: Pick<ProgramSpec, "isolation" | "limits">;
-  /** Folders that contain the roots of programs in a shell. */
+  /** Directories that contain the roots of programs in a shell. */
   readonly roots: readonly string[];
 }
 

@@ -80,7 +80,7 @@ const groups = (): readonly string[] =>
     readdirSync(parent).filter((name) => /^keelson-[0-9a-f]{16}$/.test(name)),
   );
 
-/** Processes whose command line or folder is below the test's folder. */
+/** Processes whose command line or directory is below the test's directory. */
 async function processes(): Promise<readonly string[]> {
   const hierarchies = listHierarchies(cgroupParent);
   const pids = hierarchies.flatMap(({ parent }) =>
@@ -142,7 +142,7 @@ describe.runIf(isRoot).each(warmKinds)("a program in a slot of kind %s", (kind) 
     driver = await open();
   });
 
-  test("leaves nothing of its slot behind if its folder exists", async () => {
+  test("leaves nothing of its slot behind if its directory exists", async () => {
     await warmUp(driver, kind, specOf());
     mkdirSync(join(dir, "a"));
     await expect(driver.start(specOf())).rejects.toMatchObject({ code: "AlreadyExists" });
@@ -273,7 +273,7 @@ describe.runIf(isRoot)("warm slots", () => {
   test("that were claimed but never released are removed, or end without having run a program", async () => {
     await driver.close();
     const tag = `keelson-${"1".repeat(16)}`;
-    // Killed after the slot's folder was moved.
+    // Killed after the slot's directory was moved.
     mkdirSync(join(dir, "moved"));
     writeFileSync(join(dir, "moved", "tag"), tag);
     for (const { parent } of discoverCgroups(cgroupParent)) mkdirSync(join(parent, tag), { recursive: true });

@@ -25,7 +25,7 @@ export interface ReadySlot {
 
 /** What {@link WarmSlots} needs. */
 export interface WarmSlotsOptions extends Omit<Supervision, "forget" | "rotations"> {
-  /** Folder of the slots, on the file system of the programs' folders. */
+  /** Directory of the slots, on the file system of the programs' directories. */
   readonly dir: string;
   readonly random: () => number;
 }
@@ -251,7 +251,7 @@ export class WarmSlots implements WarmPrograms {
       await slot.prepared.abandon();
       await this.#discardFolder(slot.folder);
     })()
-      // The next driver on this folder sweeps what is left.
+      // The next driver on this directory sweeps what is left.
       .catch(() => {})
       .finally(() => this.#discarding.delete(discarding));
     this.#discarding.add(discarding);
@@ -267,5 +267,5 @@ export class WarmSlots implements WarmPrograms {
   }
 }
 
-/** Folder of the slots, below a driver's own. */
+/** Directory of the slots, below a driver's own. */
 export const warmFolder = (dir: string): string => join(dir, ".warm");

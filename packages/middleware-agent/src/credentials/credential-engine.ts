@@ -4,7 +4,7 @@ import type { Outcome } from "../engine.ts";
 export interface ProgramUser {
   /** `default` is the user of clients that send a password only. */
   readonly name: string;
-  /** Rules in the syntax of the program. Empty for the default user: all rights. */
+  /** Rules in the syntax of the program. Empty for the default user: all permissions. */
   readonly rules: readonly string[];
   /** SHA-256 of the accepted passwords in hexadecimal: one, or two during a rotation. */
   readonly passwordHashes: readonly string[];

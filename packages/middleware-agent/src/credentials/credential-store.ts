@@ -52,7 +52,7 @@ export class CredentialStore {
     return this.#stored.users;
   }
 
-  /** Whether a controller has sent credentials to this Pod. Before, it only knows `default` with the password that it was started with. */
+  /** Whether a controller has sent credentials to this Pod. Previously, it only knows `default` with the password that it was started with. */
   get isSent(): boolean {
     return this.#isSent;
   }

@@ -7,7 +7,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { expect, it } from "vitest";
 import { killProcessesIn, processesIn } from "./folder-processes.ts";
 
-it("kills the processes that run in a folder, and no others", async () => {
+it("kills the processes that run in a directory, and no others", async () => {
   const folder = await mkdtemp(join(tmpdir(), "processes-"));
   const other = join(folder, "other");
   await mkdir(other);

@@ -3,7 +3,7 @@ import { type Clock, sleep } from "@keelson/api-machinery/time";
 
 const pollMs = 20;
 
-/** Ids of the processes whose working directory is one of the folders, without the calling process. */
+/** Ids of the processes whose working directory is one of the directories, without the calling process. */
 export async function processesIn(folders: readonly string[]): Promise<readonly number[]> {
   const paths = new Set(await Promise.all(folders.map((folder) => realpath(folder).catch(() => folder))));
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
@@ -18,7 +18,7 @@ export async function processesIn(folders: readonly string[]): Promise<readonly 
 }
 
 /**
- * Kills all processes whose working directory is one of the folders, and waits until none is left. The processes that serve the clients
+ * Kills all processes whose working directory is one of the directories, and waits until none is left. The processes that serve the clients
  * of a program can outlive it, and still complete what they are doing. An agent of root without CAP_SYS_PTRACE does not find processes of
  * another user.
  */

@@ -61,7 +61,7 @@ export interface GuardOptions {
   readonly clock: Clock;
 }
 
-/** Kills a process when its time ends or the agent dies, from a process of its own. It is replaced if it is killed. */
+/** Kills a process when its time ends or the agent dies, from its own process. It is replaced if it is killed. */
 export class Guard {
   readonly #options: GuardOptions;
   #process: ChildProcess;
@@ -89,7 +89,7 @@ export class Guard {
   #start(): ChildProcess {
     const { pid, name, stopSignal, killsChildren, clock } = this.#options;
     const args = ["keelson-guard", String(pid), stopSignal.slice(3), String(killsChildren)];
-    // A group of its own, so that its timer ends with it.
+    // Its own group, so that its timer ends with it.
     const child = spawn("sh", ["-c", script, ...args], {
       stdio: ["pipe", "ignore", "ignore"],
       env: programEnvironment(),

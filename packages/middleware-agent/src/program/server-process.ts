@@ -90,7 +90,7 @@ export class ServerProcess {
   }
 
   /**
-   * Kills the program after `timeoutMs` unless this is called again. A process of its own does that, so that it also happens if this
+   * Kills the program after `timeoutMs` unless this is called again. Its own process does that, so that it also happens if this
    * one is frozen or dies. Undefined ends the timeout.
    */
   guard(timeoutMs: number | undefined): void {

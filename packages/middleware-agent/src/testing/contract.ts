@@ -1,7 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { MiddlewareEngine } from "../engine.ts";
 
-/** A Pod of the suite: an engine with its program on a volume of its own. */
+/** A Pod of the suite: an engine with its program on its own volume. */
 export interface ContractPod {
   /** Address of the program. */
   readonly host: string;

@@ -16,7 +16,7 @@ export interface AgentSessionOptions {
 const probeTimeoutMs = 1_000;
 
 /**
- * The connection to one agent, for `sessionManager` of a transport. With the mode `prefer`, an agent that does not offer TLS is reached
+ * The connection to one agent, for `sessionManager` of a transport. With the `prefer` mode, an agent that does not offer TLS is reached
  * without it; one whose certificate is not valid is not reached at all.
  */
 export class AgentSessions {

@@ -127,7 +127,7 @@ it("keeps the accepted certificates after failed starts, and prefers the mounted
 it.each<[string, (pair: Certificates) => Partial<Certificates>]>([
   ["a key of another certificate", () => ({ key: "-----BEGIN PRIVATE KEY-----" })],
   ["no authority", () => ({ authorities: "" })],
-])("rejects a folder with %s", async (_, damage) => {
+])("rejects a directory with %s", async (_, damage) => {
   const pair = await issue();
   await mount({ ...pair, ...damage(pair) });
   await expect(CertificateFolder.open(folder, silentLogger)).rejects.toMatchObject({ code: "InvalidConfig" });

@@ -44,15 +44,15 @@ export class CertificateFolder implements CertificateSource {
   }
 
   /**
-   * Opens a folder.
+   * Opens a directory.
    *
-   * **Errors**: an {@link AgentError} with code `InvalidConfig` that names the folder.
+   * **Errors**: an {@link AgentError} with code `InvalidConfig` that names the directory.
    */
   static async open(folder: string, log: Logger, options: CertificateFolderOptions = {}): Promise<CertificateFolder> {
     const { acceptedFile } = options;
     const last = acceptedFile === undefined ? undefined : await new AcceptedCertificates(acceptedFile).read();
     const opened = new CertificateFolder(folder, await readInitial(folder, last, log), log, options);
-    // The folder may have changed before it was watched.
+    // The directory may have changed before it was watched.
     opened.#refresh();
     return opened;
   }
@@ -79,7 +79,7 @@ export class CertificateFolder implements CertificateSource {
     this.#listeners.clear();
   }
 
-  /** Reads the folder. Events that arrive meanwhile cause one more read. A program starts with what it accepted: its rotation listens later. */
+  /** Reads the directory. Events that arrive meanwhile cause one more read. A program starts with what it accepted: its rotation listens later. */
   #refresh(): void {
     if (this.#accepted !== undefined && this.#listeners.size === 0) return;
     this.#isStale = true;
@@ -118,7 +118,7 @@ async function readInitial(folder: string, last: LastAccepted | undefined, log: 
   }
 }
 
-/** Reads a folder with certificates that can be used. Rejects with an {@link AgentError} that names it. */
+/** Reads a directory with certificates that can be used. Rejects with an {@link AgentError} that names it. */
 async function readMounted(folder: string): Promise<Certificates> {
   let mounted: Certificates;
   try {
@@ -131,7 +131,7 @@ async function readMounted(folder: string): Promise<Certificates> {
   return mounted;
 }
 
-/** Reads one version of a folder: the kubelet switches all files of a volume by replacing the link `..data`. */
+/** Reads one version of a directory: the kubelet switches all files of a volume by replacing the link `..data`. */
 async function readCertificates(folder: string): Promise<Certificates> {
   const version = await realpath(join(folder, "..data")).catch(() => folder);
   const [authorities, certificate, key] = await Promise.all(

@@ -2,7 +2,7 @@ import { type FSWatcher, watch } from "node:fs";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 
-/** A watch of a folder. */
+/** A watch of a directory. */
 interface FolderWatcher {
   on(event: "error", listener: (error: Error) => void): unknown;
   close(): void;
@@ -21,7 +21,7 @@ const [firstRetryMs, maxRetryMs] = [1_000, 60_000];
 const watchWithNode = (folder: string, onChange: () => void): FSWatcher => watch(folder, { persistent: false }, onChange);
 
 /**
- * Calls `onChange` when a folder may have changed. A watch that fails, for example because the machine has too many, is reported and repeated
+ * Calls `onChange` when a directory may have changed. A watch that fails, for example because the machine has too many, is reported and repeated
  * with exponential backoff up to a minute. `onChange` is called after every attempt, because changes may have been missed.
  */
 export class FolderWatch {
@@ -67,7 +67,7 @@ export class FolderWatch {
     if (this.#isClosed) return;
     const retryMs = Math.min(firstRetryMs * 2 ** this.#failures, maxRetryMs);
     this.#failures += 1;
-    log.warn({ err: error, folder: this.#folder, retryMs }, "could not watch the folder for new certificates; retrying");
+    log.warn({ err: error, folder: this.#folder, retryMs }, "could not watch the directory for new certificates; retrying");
     const retry = (): void => {
       this.#start();
       this.#onChange();

@@ -22,7 +22,7 @@ export interface LogRange {
 
 /** The description of a base backup that `pg_basebackup` adds to it. */
 export interface BackupManifest {
-  /** By path in the data folder. Files of the log are not listed. */
+  /** By path in the data directory. Files of the log are not listed. */
   readonly files: ReadonlyMap<string, ManifestFile>;
   readonly log: LogRange;
 }

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import type { ServerFiles } from "../server/server-files.ts";
 import type { BaseBackupSink } from "./base-backup.ts";
 
-/** Writes the files of a base backup into a folder that the server can use. The caller makes them durable. */
+/** Writes the files of a base backup into a directory that the server can use. The caller makes them durable. */
 export function folderSink(folder: string, files: ServerFiles): BaseBackupSink {
   const createFolder = async (path: string): Promise<void> => {
     const first = await mkdir(join(folder, path), { recursive: true, mode: 0o700 });

@@ -22,7 +22,7 @@ export interface PostgresSnapshotOptions {
   readonly isAdmitted: () => boolean;
   /** Why this server cannot load data: it must be a primary that accepts writes. */
   readonly obstacle: () => Promise<string | undefined>;
-  /** Replaces the data of the primary by that in a folder. Resolves to why it did not. */
+  /** Replaces the data of the primary by that in a directory. Resolves to why it did not. */
   readonly install: (folder: string) => Promise<string | undefined>;
 }
 

@@ -18,7 +18,7 @@ const stopTimeoutMs = 600_000;
 /** Options of {@link recover}. */
 export interface RecoveryOptions {
   readonly files: ServerFiles;
-  /** Data folder of a base backup. */
+  /** Data directory of a base backup. */
   readonly folder: string;
   readonly port: number;
   readonly password: string;
@@ -36,8 +36,8 @@ export interface RecoveryOptions {
 }
 
 /**
- * Recovers a base backup by a server of its own, which only the agent can connect to, and shuts it down: the data then is that of a primary
- * on a timeline of its own.
+ * Recovers a base backup by its own server, which only the agent can connect to, and shuts it down: the data then is that of a primary
+ * on its own timeline.
  *
  * **Errors**: an `AgentError` with the server's message, for example about a target that the log does not reach.
  */

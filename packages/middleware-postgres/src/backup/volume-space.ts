@@ -10,7 +10,7 @@ export function spaceProblem(freeBytes: number, sizeBytes: number): string | und
   return `the volume has ${freeBytes} free bytes, and the data needs ${neededBytes} beside that of the running server`;
 }
 
-/** Bytes that are free in the file system of a folder. */
+/** Bytes that are free in the file system of a directory. */
 export async function freeBytesOf(folder: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder);
   return bavail * bsize;

@@ -19,7 +19,7 @@ async function write(folder: string, version: string): Promise<void> {
 }
 const version = (): Promise<string> => readFile(join(data.path, "PG_VERSION"), "utf8");
 
-describe("the data folder", () => {
+describe("the data directory", () => {
   it("has no data after a rewind that was interrupted, also for the next agent, until it is replaced", async () => {
     await write(data.path, "old");
     expect(data.hasData).toBe(true);

@@ -3,7 +3,7 @@ import { open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 /**
- * The data folder of a server and its replacement. An agent may end at any moment, so data that is incomplete is marked before it
+ * The data directory of a server and its replacement. An agent may end at any moment, so data that is incomplete is marked before it
  * changes, and complete data is replaced by renaming.
  */
 export class DataFolder {
@@ -18,7 +18,7 @@ export class DataFolder {
   readonly #old: string;
   readonly #marker: string;
 
-  /** `home` is the folder of the data folder. */
+  /** `home` is the directory of the data directory. */
   constructor(home: string) {
     this.#home = home;
     this.path = join(home, "data");
@@ -55,7 +55,7 @@ export class DataFolder {
     await rm(this.#old, { recursive: true, force: true });
   }
 
-  /** Replaces the data by a folder: {@link next} or {@link incoming}. If that fails, the data is kept. */
+  /** Replaces the data by a directory: {@link next} or {@link incoming}. If that fails, the data is kept. */
   async replace(by: string = this.next): Promise<void> {
     // Data that an earlier attempt could not restore is not deleted.
     if (!existsSync(this.path) && existsSync(this.#old)) await rename(this.#old, this.path);
@@ -90,7 +90,7 @@ export class DataFolder {
   }
 }
 
-/** Makes the names in a folder durable. */
+/** Makes the names in a directory durable. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, "r");
   try {

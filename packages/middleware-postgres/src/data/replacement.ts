@@ -31,7 +31,7 @@ export class Replacement {
     return this.#deadline !== undefined && this.#clock.monotonic() < this.#deadline;
   }
 
-  /** Stops the primary and exchanges its data. `resume` makes it a primary again, with the old data if the folders could not be exchanged. */
+  /** Stops the primary and exchanges its data. `resume` makes it a primary again, with the old data if the directories could not be exchanged. */
   exchange(server: Exchanged, folder: string, resume: () => Promise<void>): Promise<void> {
     return this.run(async () => {
       try {

@@ -108,7 +108,7 @@ export class LogArchive implements LogEngine {
       return { ok: false, error: "archive_mode, archive_command or archive_library is set in the App's parameters" };
     await this.#changes.run(async () => {
       const { isEnabled: wasEnabled, archived, before = archived } = this.#state;
-      // Another folder may follow, so the archive begins again. What was archived before shows whether log is lost meanwhile.
+      // Another directory may follow, so the archive begins again. What was archived before shows whether log is lost meanwhile.
       if (isEnabled !== wasEnabled) await this.#save({ isEnabled, archived: nothingArchived, before });
       await this.#applyCommand();
     });

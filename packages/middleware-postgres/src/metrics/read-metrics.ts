@@ -35,7 +35,7 @@ export class MetricsReader {
   };
 }
 
-/** Has a connection of its own: a statement that takes too long must not end another one. */
+/** Has its own connection: a statement that takes too long must not end another one. */
 async function readMetrics(address: PostgresAddress, clock: Clock): Promise<readonly ProgramMetric[]> {
   const found: ProgramMetric[] = [];
   const deadline = clock.monotonic() + timeoutMs;

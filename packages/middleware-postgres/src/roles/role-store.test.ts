@@ -31,7 +31,7 @@ test("another role of the same epoch replaces the record", async () => {
   expect(store.record).toBe(replica);
 });
 
-test("an action does not undo an assignment of its own epoch that was recorded after it began", async () => {
+test("an action does not undo its own assignment epoch that was recorded after it began", async () => {
   const store = new RoleStore(home);
   const began = { role: "replica", primaryHost: "10.0.0.2", epoch: 3 } as const;
   const meanwhile = { role: "replica", primaryHost: "10.0.0.3", epoch: 3 } as const;

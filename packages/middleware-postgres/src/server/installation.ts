@@ -3,13 +3,13 @@ import { delimiter, dirname, join } from "node:path";
 import { AgentError } from "@keelson/middleware-agent";
 import type { ProgramUser } from "./run-tool.ts";
 
-/** Debian installs each major version in a folder of its own, `VERSION/bin`, which is not in `PATH`. */
+/** Debian installs each major version in its own directory, `VERSION/bin`, which is not in `PATH`. */
 export const debianFolder = "/usr/lib/postgresql";
 /** User id of images without a user `postgres`. */
 const defaultId = 999;
 
 /**
- * Finds the folder of PostgreSQL's programs: next to `program`, if that is a path; of the version in `base`, as Debian installs it; in `PATH`; or the newest in
+ * Finds the directory of PostgreSQL's programs: next to `program`, if that is a path; of the version in `base`, as Debian installs it; in `PATH`; or the newest in
  * `base`.
  *
  * **Errors**: an `AgentError` with code `ProgramExited`.
@@ -27,7 +27,7 @@ export function findPrograms(program: string, version: string, base = debianFold
   return dirname(realpathSync(join(found, program)));
 }
 
-/** Folder of the programs of a major version in `base`; undefined if it is not installed there. */
+/** Directory of the programs of a major version in `base`; undefined if it is not installed there. */
 export function programsOf(major: string, base: string): string | undefined {
   const folder = join(base, major, "bin");
   return /^\d+$/.test(major) && isExecutable(join(folder, "postgres")) ? folder : undefined;

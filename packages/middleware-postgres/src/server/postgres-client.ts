@@ -43,7 +43,7 @@ export type PostgresTls = Pick<ProgramTls, "mode"> & {
 
 /** Address and credentials of a server. */
 export interface PostgresAddress {
-  /** Address, or the folder of its socket. */
+  /** Address, or the directory of its socket. */
   readonly host: string;
   readonly port: number;
   /** Login of the superuser. Default `postgres`. */
@@ -206,7 +206,7 @@ export class LocalConnection {
   }
 
   /**
-   * Runs a statement that may take long, and resolves to its first row. It has a connection of its own: the timeout of another statement
+   * Runs a statement that may take long, and resolves to its first row. It has its own connection: the timeout of another statement
    * must not end it.
    */
   async long(text: string, timeoutMs: number): Promise<Readonly<Record<string, Value>>> {

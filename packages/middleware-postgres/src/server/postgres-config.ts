@@ -26,7 +26,7 @@ export interface ServerTls {
 export interface PostgresConfig {
   readonly host: string;
   readonly port: number;
-  /** Folder of the socket that only the agent uses. */
+  /** Directory of the socket that only the agent uses. */
   readonly socketFolder: string;
   readonly hbaFile: string;
   /** File with the password of the upstream. */
@@ -165,7 +165,7 @@ export function connectionString(
     passwordFile === undefined ? {} : passwordFileOf(password) === undefined ? { password } : { passfile: passwordFile };
   const own = { host, port: String(port), user, ...secret, application_name: name, connect_timeout: "3" };
   const sslmode = tls?.mode === "require" ? "verify-ca" : "prefer";
-  // Not the default, which is in the home folder of the agent's user: a server of another user must not fail to read it.
+  // Not the default, which is in the home directory of the agent's user: a server of another user must not fail to read it.
   const sslcert = `${tls?.authoritiesFile}.no-client-certificate`;
   const parts = { ...own, ...(tls === undefined ? {} : { sslmode, sslrootcert: tls.authoritiesFile, sslcert }) };
   return Object.entries(parts)

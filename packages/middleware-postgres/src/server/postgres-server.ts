@@ -93,7 +93,7 @@ export class PostgresServer {
     return { host, port, ...login, name, ...(tls && { tls: { mode: tls.mode, authoritiesFile: this.files.authoritiesFile } }) };
   }
 
-  /** Prepares the folders, and ends a server that an earlier agent left behind. */
+  /** Prepares the directories, and ends a server that an earlier agent left behind. */
   async prepare(parameters: Readonly<Record<string, string>>): Promise<void> {
     this.#config.parameters = parameters;
     const { files } = this;

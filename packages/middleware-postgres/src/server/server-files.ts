@@ -8,13 +8,13 @@ import { type ProgramUser, requireTool, type ToolOptions } from "./run-tool.ts";
 
 /** The files and programs of a server. */
 export class ServerFiles {
-  /** Folder of everything below, owned by the user of the server. */
+  /** Directory of everything below, owned by the user of the server. */
   readonly home: string;
   readonly data: DataFolder;
   readonly user: ProgramUser;
-  /** Folder of the programs of this version. */
+  /** Directory of the programs of this version. */
   readonly programs: string;
-  /** Folder with a folder per major version. */
+  /** Directory with a directory per major version. */
   readonly installations: string;
   readonly #wantedVersion: string;
 
@@ -55,7 +55,7 @@ export class ServerFiles {
     return join(this.home, name);
   }
 
-  /** Creates a folder that only the user of the server can enter. */
+  /** Creates a directory that only the user of the server can enter. */
   async createFolder(folder: string): Promise<void> {
     await mkdir(folder, { recursive: true });
     await chmod(folder, 0o700);

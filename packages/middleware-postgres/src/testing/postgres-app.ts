@@ -39,7 +39,7 @@ export class PostgresApp implements AsyncDisposable {
   /** `hasTwoVersions`: versions 15 and 18 are installed. */
   static async start({ hasTwoVersions = false } = {}): Promise<PostgresApp> {
     const programs = await mkdtemp(join(tmpdir(), "pg-programs-"));
-    // The servers have a user of their own.
+    // The servers have their own user.
     await chmod(programs, 0o755);
     if (hasTwoVersions) await installTwoVersions(programs);
     const values: Readonly<Record<string, string>> = hasTwoVersions

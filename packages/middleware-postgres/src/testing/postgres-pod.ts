@@ -17,7 +17,7 @@ export const password = 'it\'s "secret" \\ ';
 /** Parameters of the servers. */
 export const parameters = { shared_buffers: "16MB", max_connections: "20" };
 
-/** A PostgreSQL server with its engine, on a folder of its own. */
+/** A PostgreSQL server with its engine, on its own directory. */
 export class PostgresPod implements ContractPod {
   readonly host: string;
   readonly #folder: string;
@@ -107,7 +107,7 @@ export class PostgresPod implements ContractPod {
   }
 }
 
-/** Servers with their engines, on addresses and folders of their own. */
+/** Servers with their engines, on addresses and directories of their own. */
 export class PostgresPods {
   readonly #folder: string;
   readonly #program: string;
@@ -120,7 +120,7 @@ export class PostgresPods {
 
   static async install(): Promise<PostgresPods> {
     const folder = await mkdtemp(join(tmpdir(), "pg-"));
-    // The servers have a user of their own.
+    // The servers have their own user.
     await chmod(folder, 0o755);
     return new PostgresPods(folder, await installUnsyncedPrograms(join(folder, "programs")));
   }

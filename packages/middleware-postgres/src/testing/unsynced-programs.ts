@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { findPrograms } from "../server/installation.ts";
 
 /**
- * Creates a folder of PostgreSQL's programs that leave writing to the disk to the operating system. Killed processes lose nothing by that,
- * and tests do not wait for the disk. `real`: folder of the programs. Resolves to the path of `postgres`.
+ * Creates a directory of PostgreSQL's programs that leave writing to the disk to the operating system. Killed processes lose nothing by that,
+ * and tests do not wait for the disk. `real`: directory of the programs. Resolves to the path of `postgres`.
  */
 export async function installUnsyncedPrograms(folder: string, real = findPrograms("postgres", "15")): Promise<string> {
   const wrappers = new Map([

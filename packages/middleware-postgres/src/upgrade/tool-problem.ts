@@ -5,7 +5,7 @@ const maxLength = 1_000;
 const maxLinesOfFile = 5;
 
 /**
- * Why `pg_upgrade` failed: what follows its failed check, with the first lines of the files that it names. They are in a folder that is removed.
+ * Why `pg_upgrade` failed: what follows its failed check, with the first lines of the files that it names. They are in a directory that is removed.
  */
 export async function upgradeProblem({ stdout, stderr }: Pick<ToolResult, "stdout" | "stderr">): Promise<string> {
   const lines = `${stdout}\n${stderr}`.split("\n").map((line) => line.trim());

@@ -9,17 +9,17 @@ import type { ServerFiles } from "../server/server-files.ts";
 import { type ControlData, parseControlData } from "./control-data.ts";
 import { upgradeProblem } from "./tool-problem.ts";
 
-/** The folders of the programs of both versions. */
+/** The directories of the programs of both versions. */
 export interface Programs {
   readonly old: string;
   readonly next: string;
 }
 
-/** Only this machine's user can reach the socket: its folder is closed to others. */
+/** Only this machine's user can reach the socket: its directory is closed to others. */
 const localRules = `local all ${superuser} trust\n`;
 const startTimeoutS = 600;
 
-/** The copy of a server's data in the format of a later major version, in a folder of its own. The data itself is only read. */
+/** The copy of a server's data in the format of a later major version, in its own directory. The data itself is only read. */
 export class UpgradedCluster {
   readonly #files: ServerFiles;
   readonly #programs: Programs;
@@ -122,7 +122,7 @@ export class UpgradedCluster {
   }
 }
 
-/** Bytes of all files in a folder. */
+/** Bytes of all files in a directory. */
 async function sizeOf(folder: string): Promise<number> {
   let total = 0;
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {

@@ -107,7 +107,7 @@ export class PostgresCredentials implements CredentialEngine {
     const known = (await readRoles(connection)).find(({ name }) => name === user);
     if (known?.canLogin === true && (await matchesScramVerifier(known.verifier ?? "", password))) return;
     const login = { name: user, verifier: await createScramVerifier(password, randomBytes(16)) };
-    const problem = await applyUsers([{ name: "default", rights: noRights, logins: [login] }], connection, {
+    const problem = await applyUsers([{ name: "default", privileges: noPrivileges, logins: [login] }], connection, {
       keepsOthers: !this.#store.isOutdated,
     });
     if (problem !== undefined) throw new PostgresError("Refused", problem);
@@ -154,20 +154,20 @@ export class PostgresCredentials implements CredentialEngine {
   }
 }
 
-const noRights = { roles: [], databases: [], mayCreateDatabases: false, connections: -1 };
+const noPrivileges = { roles: [], databases: [], mayCreateDatabases: false, connections: -1 };
 
 /** The users with their parsed rules, or why they cannot be created. */
 function wantedUsers(users: readonly UserCredentials[]): readonly WantedUser[] | { readonly problem: string } {
   const wanted: WantedUser[] = [];
   for (const { name, rules, logins } of users) {
-    const rights = parseRules(rules);
-    if ("problem" in rights) return { problem: `user ${name}: ${rights.problem}` };
+    const privileges = parseRules(rules);
+    if ("problem" in privileges) return { problem: `user ${name}: ${privileges.problem}` };
     if (logins === undefined || logins.length === 0) return { problem: `user ${name}: logins: required` };
-    wanted.push({ name, rights, logins });
+    wanted.push({ name, privileges, logins });
   }
   const owners = new Map<string, string>();
-  for (const { name, rights } of wanted)
-    for (const database of rights.databases) {
+  for (const { name, privileges } of wanted)
+    for (const database of privileges.databases) {
       const other = owners.get(database);
       if (other !== undefined) return { problem: `user ${name}: database ${database} belongs to user ${other}` };
       owners.set(database, name);

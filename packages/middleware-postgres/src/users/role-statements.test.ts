@@ -7,16 +7,16 @@ const role = (name: string, change: Partial<ExistingRole> = {}): ExistingRole =>
   ...change,
 });
 const superuser = role("postgres", { isSuperuser: true, verifier: "v1" });
-const rights = { roles: [], databases: [], mayCreateDatabases: false, connections: -1 };
+const privileges = { roles: [], databases: [], mayCreateDatabases: false, connections: -1 };
 const reader = (...logins: readonly string[]): WantedUser => ({
-  ...{ name: "reader", rights },
+  ...{ name: "reader", privileges },
   logins: logins.map((name) => ({ name, verifier: `verifier of ${name}` })),
 });
 const existing = role("reader", { user: "reader", verifier: "verifier of reader" });
 
 describe("the statements for a user", () => {
-  it("create its role with its rights and its login", () => {
-    const user = { ...reader("reader"), rights: { ...rights, roles: ["pg_monitor"], connections: 5 } };
+  it("create its role with its permissions and its login", () => {
+    const user = { ...reader("reader"), privileges: { ...privileges, roles: ["pg_monitor"], connections: 5 } };
     expect(roleStatements(user, [superuser])).toEqual([
       'CREATE ROLE "reader"',
       `COMMENT ON ROLE "reader" IS 'managed by Keelson for user reader'`,
@@ -45,7 +45,7 @@ describe("the statements for a user", () => {
     expect(roleStatements(reader("reader_b"), [superuser, existing, second])).toEqual([
       'ALTER ROLE "reader" NOLOGIN PASSWORD NULL',
     ]);
-    const admin = { name: "default", rights, logins: [{ name: "postgres_b", verifier: "v2" }] };
+    const admin = { name: "default", privileges, logins: [{ name: "postgres_b", verifier: "v2" }] };
     const other = role("postgres_b", { user: "default", verifier: "v2", isSuperuser: true });
     expect(roleStatements(admin, [superuser, other])).toEqual(["ALTER ROLE postgres PASSWORD NULL"]);
     expect(roleStatements(admin, [superuser, other], { keepsOthers: true })).toEqual([]);
@@ -61,7 +61,7 @@ describe("the statements for a user", () => {
     expect(roleStatements(reader("reader"), [superuser, role("reader")])).toMatchObject({
       problem: expect.stringContaining("role reader exists"),
     });
-    const user = { ...reader("reader"), rights: { ...rights, roles: ["admin"] } };
+    const user = { ...reader("reader"), privileges: { ...privileges, roles: ["admin"] } };
     expect(roleStatements(user, [superuser, role("admin", { isSuperuser: true })])).toEqual({
       problem: "must not be a member of a superuser",
     });

@@ -1,6 +1,6 @@
 import type { ProgramLogin } from "@keelson/middleware-agent";
 import { superuser } from "../server/postgres-client.ts";
-import type { UserRights } from "./user-rules.ts";
+import type { UserPrivileges } from "./user-rules.ts";
 
 /** A role of the server. */
 export interface ExistingRole {
@@ -19,11 +19,11 @@ export interface ExistingRole {
 export interface WantedUser {
   /** `default` is the superuser. */
   readonly name: string;
-  readonly rights: UserRights;
+  readonly privileges: UserPrivileges;
   readonly logins: readonly ProgramLogin[];
 }
 
-/** Name of the role that owns what a user creates, and that has its rights. */
+/** Name of the role that owns what a user creates, and that has its permissions. */
 export const roleOf = (user: string): string => (user === "default" ? superuser : user);
 
 /** Start of the comment of roles that belong to a user of the App. */
@@ -33,7 +33,7 @@ export const commentPrefix = "managed by Keelson for user ";
 export const quoteName = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 const quoteText = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 
-/** Statements that create the missing roles of a user, without rights and passwords: rules of other users may name them. Pure. */
+/** Statements that create the missing roles of a user, without permissions and passwords: rules of other users may name them. Pure. */
 export function creationStatements(
   wanted: WantedUser,
   existing: readonly ExistingRole[],
@@ -54,7 +54,7 @@ export function creationStatements(
 }
 
 /**
- * Statements that give a user its rights and logins. Its first login is the role itself; another one becomes that role when it connects, so
+ * Statements that give a user its permissions and logins. Its first login is the role itself; another one becomes that role when it connects, so
  * that it owns and may do the same. `keepsOthers`: other logins of the user keep their passwords. Pure.
  */
 export function roleStatements(
@@ -64,13 +64,13 @@ export function roleStatements(
 ): readonly string[] | { readonly problem: string } {
   const created = creationStatements(wanted, existing);
   if ("problem" in created) return created;
-  if (wanted.name !== "default" && wanted.rights.roles.some((role) => role === superuser || isSuperuserOf(role, existing)))
+  if (wanted.name !== "default" && wanted.privileges.roles.some((role) => role === superuser || isSuperuserOf(role, existing)))
     return { problem: "must not be a member of a superuser" };
   const own = ownRoles(wanted, existing);
   const ended = keepsOthers ? [] : own.filter(({ name }) => !wanted.logins.some((login) => login.name === name));
   return [
     ...created,
-    ...(wanted.name === "default" ? [] : rightsOf(roleOf(wanted.name), wanted, own)),
+    ...(wanted.name === "default" ? [] : privilegeStatements(roleOf(wanted.name), wanted, own)),
     ...wanted.logins.flatMap((login) => loginStatements(login, own)),
     ...ended.flatMap((role) => endedLogin(role)),
   ];
@@ -84,8 +84,8 @@ export function membershipProblem(users: readonly WantedUser[], existing: readon
   );
   const kept = existing.filter((role) => !removed.includes(role)).map(({ name }) => name);
   const known = new Set([...kept, ...users.flatMap(namesOf)]);
-  for (const { name, rights } of users) {
-    const unknown = rights.roles.find((role) => !known.has(role));
+  for (const { name, privileges } of users) {
+    const unknown = privileges.roles.find((role) => !known.has(role));
     if (unknown !== undefined) return `user ${name}: rule "role:${unknown}" must name a user or an existing role`;
   }
   return undefined;
@@ -110,18 +110,22 @@ function secondLogin(name: string, base: string, wanted: WantedUser): readonly s
   ];
 }
 
-function rightsOf(base: string, { rights, logins }: WantedUser, own: readonly ExistingRole[]): readonly string[] {
+function privilegeStatements(
+  base: string,
+  { privileges, logins }: WantedUser,
+  own: readonly ExistingRole[],
+): readonly string[] {
   const role = own.find(({ name }) => name === base);
   const statements: string[] = [];
-  if ((role?.mayCreateDatabases ?? false) !== rights.mayCreateDatabases)
-    statements.push(`ALTER ROLE ${quoteName(base)} ${rights.mayCreateDatabases ? "" : "NO"}CREATEDB`);
+  if ((role?.mayCreateDatabases ?? false) !== privileges.mayCreateDatabases)
+    statements.push(`ALTER ROLE ${quoteName(base)} ${privileges.mayCreateDatabases ? "" : "NO"}CREATEDB`);
   for (const name of new Set([base, ...logins.map((login) => login.name)]))
-    if ((own.find((each) => each.name === name)?.connections ?? -1) !== rights.connections)
-      statements.push(`ALTER ROLE ${quoteName(name)} CONNECTION LIMIT ${rights.connections}`);
+    if ((own.find((each) => each.name === name)?.connections ?? -1) !== privileges.connections)
+      statements.push(`ALTER ROLE ${quoteName(name)} CONNECTION LIMIT ${privileges.connections}`);
   const memberOf = role?.memberOf ?? [];
-  for (const name of rights.roles.filter((each) => !memberOf.includes(each)))
+  for (const name of privileges.roles.filter((each) => !memberOf.includes(each)))
     statements.push(`GRANT ${quoteName(name)} TO ${quoteName(base)}`);
-  for (const name of memberOf.filter((each) => !rights.roles.includes(each)))
+  for (const name of memberOf.filter((each) => !privileges.roles.includes(each)))
     statements.push(`REVOKE ${quoteName(name)} FROM ${quoteName(base)}`);
   return statements;
 }

@@ -5,7 +5,7 @@ import { applyUsers } from "./server-users.ts";
 
 const user = (name: string, ...roles: readonly string[]): WantedUser => ({
   ...{ name, logins: [{ name, verifier: `v-${name}` }] },
-  rights: { roles, databases: [], mayCreateDatabases: false, connections: -1 },
+  privileges: { roles, databases: [], mayCreateDatabases: false, connections: -1 },
 });
 
 describe("users of a server", () => {

@@ -55,7 +55,7 @@ export interface ApplyOptions {
 }
 
 /**
- * Gives users of a primary their rights and logins. All roles are created first: users can be members of one another in any order. Resolves to
+ * Gives users of a primary their permissions and logins. All roles are created first: users can be members of one another in any order. Resolves to
  * why the server rejects one of them. Rejects with a `PostgresError` if it does not answer.
  */
 export async function applyUsers(
@@ -88,7 +88,7 @@ async function applyUser(
   const problem = await runStatements(roleStatements(user, await readRoles(connection), options), connection);
   if (problem !== undefined) return problem;
   return rejectedBy(async () => {
-    for (const name of user.rights.databases) await ownDatabase(name, roleOf(user.name), connection);
+    for (const name of user.privileges.databases) await ownDatabase(name, roleOf(user.name), connection);
   });
 }
 

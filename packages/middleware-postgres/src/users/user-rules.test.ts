@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { parseRules } from "./user-rules.ts";
 
 describe("the rules of a user", () => {
-  it("name roles, databases, a number of connections, and the right to create databases", () => {
+  it("name roles, databases, a number of connections, and permission to create databases", () => {
     expect(parseRules(["role:pg_monitor", "database:app", "role:app", "connections:5", "createdb"])).toEqual({
       ...{ roles: ["app", "pg_monitor"], databases: ["app"] },
       ...{ connections: 5, mayCreateDatabases: true },

@@ -1,5 +1,5 @@
 /** What a user may do, by its rules. */
-export interface UserRights {
+export interface UserPrivileges {
   /** Roles that it is a member of. */
   readonly roles: readonly string[];
   /** Databases that it owns. */
@@ -14,7 +14,7 @@ const rulePattern = /^(?:(role|database):([A-Za-z_][A-Za-z0-9_-]{0,62})|connecti
 const syntax = "must be role:NAME, database:NAME, connections:NUMBER or createdb";
 
 /** Parses the rules of a user. Pure. */
-export function parseRules(rules: readonly string[]): UserRights | { readonly problem: string } {
+export function parseRules(rules: readonly string[]): UserPrivileges | { readonly problem: string } {
   const [roles, databases] = [new Set<string>(), new Set<string>()];
   let [mayCreateDatabases, connections] = [false, -1];
   for (const rule of rules) {

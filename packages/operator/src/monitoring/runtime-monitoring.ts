@@ -4,7 +4,7 @@ import type { AlertRule, DashboardPanel } from "./operator-monitoring.ts";
 
 type Named = Pick<Operator, "name">;
 
-/** Name of an operator's objects in a cluster, and so the label `job` of its metrics. */
+/** Name of an operator's objects in a cluster, and so the `job` label of its metrics. */
 const jobOf = ({ name }: Named): string => `keelson-${name}`;
 
 /** The panels that every operator's dashboard ends with: its controllers, its API requests and its process. */
@@ -148,7 +148,7 @@ export function runtimeAlerts(operator: Named, prefix: string): readonly AlertRu
       for: "5m",
       severity: "warning",
       summary: "The event loop of {{ $labels.pod }} lags by {{ $value | humanizeDuration }}; it may lose its lease",
-      description: "It needs more processor time, or reads too many objects",
+      description: "It needs more CPU time, or reads too many objects",
     },
   ];
 }

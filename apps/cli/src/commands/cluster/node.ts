@@ -30,7 +30,7 @@ const podRuntimeFlag = choiceFlag({
   value: "RUNTIME",
   choices: ["process", "bubblewrap", "containerd"],
   description:
-    "runtime of Pods without a runtimeClassName: bubblewrap, containerd, or process, which gives everyone who may create Pods in the cluster the rights of this machine's user",
+    "runtime of Pods without a runtimeClassName: bubblewrap, containerd, or process, which gives everyone who may create Pods in the cluster the permissions of this machine's user",
   default: "bubblewrap",
 });
 
@@ -86,7 +86,7 @@ async function runNode(values: FlagValues): Promise<number> {
   const log = createLogger({ level: readLogLevel(values) });
   const shutdown = listenForShutdown({ faults: { log } });
   try {
-    // Files that other users could change would give them the rights of this one.
+    // Files that other users could change would give them the permissions of this one.
     process.umask(process.umask() | 0o022);
     await createDataFolder(read.dataDir);
     const node = await startNode({ ...read, connection: { ...connection, transport }, log, print, signal: shutdown.signal });

@@ -140,7 +140,7 @@ interface OperatorGroupOptions {
   readonly signal: AbortSignal;
 }
 
-/** The operators of this process, each with a lease of its own. */
+/** The operators of this process, each with its own lease. */
 class OperatorGroup {
   readonly #options: OperatorGroupOptions;
   readonly #running: RunningOperator[] = [];

@@ -14,7 +14,7 @@ import { addFlag, flagValues } from "../../command-line.ts";
 import type { DefineCommand } from "../commands.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
 
-/** Runs on the storage folder `dir` and returns the exit status. */
+/** Runs on the storage directory `dir` and returns the exit status. */
 type Action = (dir: string, args: readonly string[], flags: FlagValues) => Promise<number>;
 
 /**

@@ -163,7 +163,7 @@ const print = (line: string): void => void process.stdout.write(`${line}\n`);
 async function up(options: UpOptions): Promise<number> {
   const { dataDir } = options.local;
   closeInheritedDescriptors();
-  // Files that other users could change would give them the rights of this one.
+  // Files that other users could change would give them the permissions of this one.
   process.umask(process.umask() | 0o022);
   const reportReady = readyReporter();
   await createDataFolder(dataDir);

@@ -46,7 +46,7 @@ test("grants each operator the rules that it declares, and nothing else", () => 
   }
 });
 
-test("exposes the server of robots exec only if a value says so, in a Service of its own", () => {
+test("exposes the server of robots exec only if a value says so, in its own Service", () => {
   const texts = (exec: JsonValue): readonly string[] =>
     renderCase(operators, { robots: { exec } }).objects.map((object) => JSON.stringify(object));
   const found = (exec: JsonValue, text: string): number => texts(exec).filter((object) => object.includes(text)).length;

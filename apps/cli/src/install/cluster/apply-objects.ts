@@ -78,7 +78,7 @@ async function applyObject(
     if (!isForbidden(error)) throw error;
     throw new InstallError(
       "Forbidden",
-      `${error.message}; an installation needs the rights of a cluster administrator: use another --context or --kubeconfig`,
+      `${error.message}; an installation needs the permissions of a cluster administrator: use another --context or --kubeconfig`,
       { cause: error },
     );
   }

@@ -72,11 +72,11 @@ test.each([
           ...container,
           ready: false,
           state: { waiting: { reason: "CrashLoopBackOff" } },
-          lastState: { terminated: { exitCode: 1, message: "no rights\n" } },
+          lastState: { terminated: { exitCode: 1, message: "no permissions\n" } },
         },
       ],
     },
-    "CrashLoopBackOff (exited with 1: no rights)",
+    "CrashLoopBackOff (exited with 1: no permissions)",
   ],
   [
     "no node",

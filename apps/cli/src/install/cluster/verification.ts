@@ -44,8 +44,8 @@ export interface VerifyOptions {
 }
 
 /**
- * Checks an operator in a cluster: whether its kinds are those of this version, its service account has the declared rights, its
- * Pods run this version and are ready, and a replica leads. Changes nothing; needs the rights of an administrator.
+ * Checks an operator in a cluster: whether its kinds are those of this version, its service account has the declared permissions, its
+ * Pods run this version and are ready, and a replica leads. Changes nothing; needs the permissions of an administrator.
  */
 export async function verifyOperator(options: VerifyOptions): Promise<readonly CheckResult[]> {
   const { client, namespace, operator, signal } = options;
@@ -113,7 +113,7 @@ async function checkRights({ client, operator, namespace, signal }: VerifyOption
   return missing.length === 0 ? undefined : `service account ${operator.name} may not ${[...new Set(missing)].join(", ")}`;
 }
 
-/** Every single right of a rule, as a SubjectAccessReview names it. */
+/** Every single permission of a rule, as a SubjectAccessReview names it. */
 function attributesOf({ apiGroups = [], resources = [], resourceNames = [""], verbs }: PolicyRule): Record<string, string>[] {
   return apiGroups.flatMap((group) =>
     resources.flatMap((path) =>

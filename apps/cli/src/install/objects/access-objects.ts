@@ -8,7 +8,7 @@ import { clusterWide, type InstallObject, labelsOf, literal, namespaced, roleNam
 const rbac = "rbac.authorization.k8s.io";
 const rbacVersion = `${rbac}/v1`;
 
-/** The service account of an operator and its rights: exactly the rules that the operator declares. */
+/** The service account of an operator and its permissions: exactly the rules that the operator declares. */
 export function accessObjects(operator: Operator): readonly InstallObject[] {
   const { name } = operator;
   const enabled = isSet(`${name}.enabled`);
@@ -42,7 +42,7 @@ function binding(
   return { apiVersion: rbacVersion, kind: `${kind}Binding`, metadata, roleRef: { apiGroup: rbac, kind, name: role }, subjects };
 }
 
-/** The rights on whatever the tests of the test plane touch, which only the administrator knows. */
+/** The permissions on whatever the tests of the test plane touch, which only the administrator knows. */
 function extraRules({ name }: Operator): readonly InstallObject[] {
   if (name !== "testplane") return [];
   const condition = all(isSet("testplane.enabled"), isSet("testplane.extraRules"));

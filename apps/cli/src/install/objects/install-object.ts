@@ -15,7 +15,7 @@ export interface InstallPart {
   readonly objects: readonly InstallObject[];
 }
 
-/** Label on everything that is installed, with the value `keelson`. */
+/** Label on everything that is installed, with the `keelson` value. */
 export const partOfLabel = "app.kubernetes.io/part-of";
 
 /** Label with the name of the operator. */

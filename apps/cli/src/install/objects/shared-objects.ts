@@ -2,7 +2,7 @@ import type { Operator } from "@keelson/operator";
 import { all, installNamespace, isSet, type TemplateMap, value, when } from "../template/template.ts";
 import { clusterWide, type InstallObject, type InstallPart, labelsOf, literal } from "./install-object.ts";
 
-/** The namespace. Pods with more rights than `restricted` are rejected in it; the operators need none. */
+/** The namespace. Pods with more permissions than `restricted` are rejected in it; the operators need none. */
 export function namespaceObject(): InstallObject {
   return {
     condition: isSet("namespace.create"),
@@ -31,8 +31,8 @@ export function metricsReaderRole(): InstallObject {
 }
 
 /**
- * The CustomResourceDefinitions of an operator, a part each. They are ordinary objects, not in the chart's `crds` folder, because Helm never
- * upgrades that folder.
+ * The CustomResourceDefinitions of an operator, a part each. They are ordinary objects, not in the chart's `crds` directory, because Helm never
+ * upgrades that directory.
  */
 export function crdParts({ name, resources }: Operator): readonly InstallPart[] {
   return resources.map(({ crd }) => {

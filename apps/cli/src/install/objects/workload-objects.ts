@@ -20,7 +20,7 @@ import { proxyArguments, proxyContainerPort } from "./proxy-objects.ts";
 import { robotsExecArguments, robotsExecContainerPort } from "./robots-exec-objects.ts";
 import { restricted, schedulingFields } from "./shared-objects.ts";
 
-/** Folder of the operators' local files. */
+/** Directory of the operators' local files. */
 const dataDir = "/var/lib/keelson";
 
 /** Ports of every operator. */
@@ -246,7 +246,7 @@ function volumes({ name }: Operator): readonly TemplateItem[] {
   ];
 }
 
-/** A folder, so that the kubelet can update the certificate. */
+/** A directory, so that the kubelet can update the certificate. */
 const metricsCertificateDir = "/etc/keelson/metrics-tls";
 const hasMetricsCertificate = all(isSet("metrics.tls.enabled"), isSet("metrics.tls.secret"));
 
@@ -254,7 +254,7 @@ const hasToken = isSet("sandboxes.tokenSecret");
 const hasCertificate = isSet("sandboxes.tlsSecret");
 const certificateDir = "/etc/keelson/fastpath-tls";
 
-/** The fast path's token, which replaces a generated one, and its certificate. The latter is a folder, so that the kubelet can update it. */
+/** The fast path's token, which replaces a generated one, and its certificate. The latter is a directory, so that the kubelet can update it. */
 function fastPathMounts(): readonly TemplateItem[] {
   const token = { name: "token", mountPath: `${dataDir}/sandboxes/fastpath-token`, subPath: "token", readOnly: true };
   return [when(hasToken, token), when(hasCertificate, { name: "fastpath-tls", mountPath: certificateDir, readOnly: true })];

@@ -2,7 +2,7 @@ import { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from "@keelson/api
 import type { Client } from "@keelson/client";
 import type { ClusterUser } from "@keelson/cluster";
 
-/** Grants a cluster component its rights through RBAC, and no others. */
+/** Grants a cluster component its permissions through RBAC, and no others. */
 export async function grant(admin: Client, user: ClusterUser): Promise<void> {
   const write = { fieldManager: "keelson" };
   const name = `keelson:${user.username.replace(/^system:(serviceaccount:)?/, "")}`;

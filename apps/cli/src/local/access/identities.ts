@@ -9,7 +9,7 @@ import {
 } from "@keelson/cluster/api-server";
 import { operatorUser } from "./operator-user.ts";
 
-/** The cluster components that have an identity of their own, by token name. */
+/** The cluster components that have their own identity, by token name. */
 export function clusterUsers(): Readonly<Record<"node" | "proxy" | "controllers" | "collector", ClusterUser>> {
   return { node: nodeUser(machineName()), proxy: proxyUser, controllers: controllersUser, collector: collectorUser };
 }

@@ -5,12 +5,12 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { type AccessFilter, reviewedAccess } from "@keelson/controller/probes";
 
-/** The file in the data folder with the bearer token for `/metrics` and `/debug/reconciles`. */
+/** The file in the data directory with the bearer token for `/metrics` and `/debug/reconciles`. */
 /** Name of the file with the token, in the data directory. */
 export const metricsTokenFile = "metrics-token";
 
 /**
- * Allows reading metrics with the token in the data folder, or with an API token whose user may get the path (`nonResourceURLs`). Pods
+ * Allows reading metrics with the token in the data directory, or with an API token whose user may get the path (`nonResourceURLs`). Pods
  * share the machine's loopback addresses, so an address alone proves nothing.
  */
 export async function metricsAccess(options: {

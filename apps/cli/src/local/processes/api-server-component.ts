@@ -68,7 +68,7 @@ function auditFlagOf({ code }: AuditError): string {
   return code === "Unwritable" ? "--audit-log-path" : "--audit-policy-file";
 }
 
-/** The data folder has a lock of its own, so only a process that is about to exit can hold the storage. */
+/** The data directory has its own lock, so only a process that is about to exit can hold the storage. */
 async function retryWhileLocked<T>(start: () => Promise<T>, signal: AbortSignal): Promise<T> {
   const deadline = systemClock.monotonic() + lockTimeoutMs;
   for (;;) {

@@ -186,7 +186,7 @@ class Controllers {
     onStarted("node", kubelet.description);
   }
 
-  /** Opens the network of Pods with namespaces of their own. */
+  /** Opens the network of Pods with their own namespaces. */
   async #openNetwork(): Promise<PodNetwork | undefined> {
     const { dataDir, podNetwork, serviceNetwork, podNetworkKind } = this.#config;
     if (podNetworkKind === "loopback") return undefined;
@@ -294,7 +294,7 @@ class Controllers {
 /** Opens the images that Pods share with sandboxes. */
 async function openImages(dir: string): Promise<UnpackedImages> {
   const images = await openUnpackedImages(imagesFolder(dir));
-  // Programs of other users have their root file system in this folder; its secret files have their own modes.
+  // Programs of other users have their root file system in this directory; its secret files have their own modes.
   await chmod(dir, 0o711);
   return images;
 }

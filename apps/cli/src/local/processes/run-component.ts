@@ -32,7 +32,7 @@ const stallThresholdMs = 2_000;
 
 /**
  * Runs one component of `keelson up` in this process until its parent stops it. If the parent dies, the process exits immediately: the
- * data folder then looks as it does after a crash. Resolves to the exit status.
+ * data directory then looks as it does after a crash. Resolves to the exit status.
  */
 export async function runComponent(
   start: (config: ComponentConfig, context: ComponentContext) => Promise<RunningComponent>,

@@ -33,7 +33,7 @@ export interface LaunchOptions<C extends ComponentConfig> {
 /** Addresses by name. */
 export type Endpoints = Readonly<Record<string, string>>;
 
-/** A component in a process of its own, restarted with backoff. */
+/** A component in its own process, restarted with backoff. */
 export interface SupervisedProcess<C extends ComponentConfig> {
   /**
    * Starts the component and waits until it is ready. Resolves to its addresses. If it exits later, it is restarted with exponential
@@ -140,7 +140,7 @@ class Supervised<C extends ComponentConfig> implements SupervisedProcess<C> {
 
   #launch(onStarted: (name: string, description: string) => void): Run {
     const { component, dataDir, args = [] } = this.#options;
-    // In a session of its own, so that Ctrl-C reaches only this process, which then stops its components in order.
+    // In its own session, so that Ctrl-C reaches only this process, which then stops its components in order.
     const child = fork(program, ["component", component, "--data-dir", dataDir, ...args], {
       detached: true,
       execArgv: [...componentOptions()],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { RdbCheck } from "./rdb-check.ts";
 
-/** A program that checks snapshots if it has the checker's name, and a folder for its link. */
+/** A program that checks snapshots if it has the checker's name, and a directory for its link. */
 function checker() {
   const dir = mkdtempSync(join(tmpdir(), "rdb-check-"));
   onTestFinished(() => rmSync(dir, { recursive: true }));

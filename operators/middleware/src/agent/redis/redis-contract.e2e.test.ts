@@ -13,7 +13,7 @@ const port = 6_379;
 const password = "secret";
 const parameters = { appendonly: "yes", appendfsync: "always", "repl-diskless-sync-delay": "0" };
 
-/** A redis-server with its engine, on a folder of its own. */
+/** A redis-server with its engine, on its own directory. */
 class RedisPod implements ContractPod {
   readonly host: string;
   readonly #folder: string;

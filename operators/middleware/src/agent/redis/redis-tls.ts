@@ -99,7 +99,7 @@ export interface CertificateFiles {
   readonly key: string;
 }
 
-/** The files of a server in its folder. */
+/** The files of a server in its directory. */
 export const certificateFiles = (dataDir: string): CertificateFiles => ({
   authorities: join(dataDir, "tls-ca.crt"),
   certificate: join(dataDir, "tls.crt"),

@@ -9,7 +9,7 @@ import type { Effect } from "../effect.ts";
 const defaultRetention = 7;
 const defaultVolumeSize = "1Gi";
 
-/** Where the backups of an App go: its `spec.backup.storage`, or a volume of its own with room for all that are kept. */
+/** Where the backups of an App go: its `spec.backup.storage`, or its own volume with room for all that are kept. */
 export function storageOfApp({ metadata, spec }: DeepReadonly<App>): DeepReadonly<BackupStorage> {
   if (spec.backup?.storage !== undefined) return spec.backup.storage;
   const sizes = spec.components?.flatMap(({ groups }) => groups?.flatMap(({ storage }) => storage?.size ?? []) ?? []) ?? [];

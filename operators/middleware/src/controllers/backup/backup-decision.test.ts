@@ -150,7 +150,7 @@ describe("a Backup", () => {
     expect(other.status()?.source).toMatchObject({ role: "replica", lagBytes: 1_024 });
   });
 
-  it("retries a failed attempt with backoff in a folder of its own, and fails after its retries", () => {
+  it("retries a failed attempt with backoff in its own directory, and fails after its retries", () => {
     const { driver, status } = createDriver({ maxRetries: 1 });
     driver.settle();
     driver.endPod({ ok: false, error: "no space left", isFinal: false });
@@ -292,7 +292,7 @@ describe("the deletion of a Backup", () => {
     expect(driver.pods.size).toBe(0);
   });
 
-  it("with the policy Delete deletes the folder of all attempts, and retries until it succeeds", () => {
+  it("with the policy Delete deletes the directory of all attempts, and retries until it succeeds", () => {
     const { driver } = completed({ deletionPolicy: "Delete" });
     driver.settle();
     expect(requestOf(driver)).toMatchObject({ kind: "delete", path: "default/cache/nightly-01234567" });

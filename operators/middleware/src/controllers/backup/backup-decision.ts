@@ -32,7 +32,7 @@ export interface BackupObservation {
   readonly app: DeepReadonly<App> | undefined;
   /** The group to back up, or why there is none. */
   readonly group: FoundGroup | { readonly problem: string };
-  /** Folder to which a BackupSchedule archives the log of that group, in the same storage and with the same encryption. */
+  /** Directory to which a BackupSchedule archives the log of that group, in the same storage and with the same encryption. */
   readonly logFolder?: string;
   /** Pods of that group. Empty while a transfer runs. */
   readonly candidates: readonly SourceCandidate[];
@@ -61,7 +61,7 @@ export const isFinished = ({ phase }: DeepReadonly<BackupStatus>): boolean => ph
  * Decides about a Backup. Pure. A changed status is written first and alone; a controller that crashes repeats the rest.
  *
  * ```text
- *   Pending --> Running --> Completed          a Pod stores the data; each attempt has a folder of its own
+ *   Pending --> Running --> Completed          a Pod stores the data; each attempt has its own directory
  *      ^          | failed attempt, with backoff
  *      +----------+-------> Failed
  * ```

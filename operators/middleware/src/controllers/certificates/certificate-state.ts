@@ -14,7 +14,7 @@ export interface CertificateState {
   readonly changedMs: number;
   /** Of the agents and controllers. */
   readonly agent: KeyPair;
-  /** Of the programs. Not used by an App with a Secret of its own. */
+  /** Of the programs. Not used by an App with its own Secret. */
   readonly program: KeyPair;
   /** Id of the last rotation on request. */
   readonly rotated?: string;

@@ -19,7 +19,7 @@ export const fieldManager = "middleware-certificate-controller";
 /** Certificates as Pods and clients get them. */
 export interface PublishedCertificates {
   readonly agent: Certificates;
-  /** Undefined for an App with a Secret of its own. */
+  /** Undefined for an App with its own Secret. */
   readonly program: Certificates | undefined;
   /** Authorities of the programs. Undefined while those of the App's own Secret cannot be read: the last ones stay published. */
   readonly authorities: string | undefined;
@@ -29,7 +29,7 @@ export interface PublishedCertificates {
 
 /**
  * Why the objects of an App's certificates cannot be written: one exists that the App does not control, such as a Secret of a user.
- * Undefined if none does. `hasSecret`: the App has a Secret of its own for its programs.
+ * Undefined if none does. `hasSecret`: the App has its own Secret for its programs.
  */
 export async function foreignObject(
   app: DeepReadonly<App>,

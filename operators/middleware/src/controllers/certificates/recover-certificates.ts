@@ -6,7 +6,7 @@ import type { CertificateState } from "./certificate-state.ts";
 /** The certificates that are published, as their Secrets have them. */
 export interface PublishedPairs {
   readonly agent: Certificates;
-  /** Of the programs. Undefined if the App has a Secret of its own. */
+  /** Of the programs. Undefined if the App has its own Secret. */
   readonly program: Certificates | undefined;
 }
 

@@ -55,5 +55,5 @@ function refusalOf(
 ): string | undefined {
   if (isImmutable === true) return "its Secret is immutable: create the Secret again without immutable";
   if (isProvided !== true || logins === undefined || login === undefined || logins.includes(login)) return undefined;
-  return `username ${JSON.stringify(login)} of its Secret must be ${logins.join(" or ")}, or missing: use a Secret of its own`;
+  return `username ${JSON.stringify(login)} of its Secret must be ${logins.join(" or ")}, or missing: use its own Secret`;
 }

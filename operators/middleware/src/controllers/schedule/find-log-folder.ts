@@ -3,7 +3,7 @@ import type { BackupStorage } from "../../api/backup-parts.ts";
 import type { Backup } from "../../api/backup.ts";
 import type { BackupSchedule } from "../../api/backup-schedule.ts";
 
-/** Folder of the archived log of a BackupSchedule. */
+/** Directory of the archived log of a BackupSchedule. */
 export const logFolderOf = ({ metadata, spec }: DeepReadonly<BackupSchedule>): string =>
   `${metadata.namespace}/${spec.app.name}/${metadata.name}-${(metadata.uid ?? "").slice(0, 8)}-log`;
 
@@ -21,7 +21,7 @@ export function responsibleFor(
     .sort((a, b) => (created(a) < created(b) ? -1 : 1))[0];
 }
 
-/** Folder to which the log of the App of a Backup is archived, if it can be used with that Backup. */
+/** Directory to which the log of the App of a Backup is archived, if it can be used with that Backup. */
 export function findLogFolder(
   { spec }: DeepReadonly<Backup>,
   schedules: readonly DeepReadonly<BackupSchedule>[],

@@ -6,7 +6,7 @@ import { type JobKind, jobKinds } from "./job-kinds.ts";
 
 /**
  * Finds the job that an argument names: `NAME`, or `KIND/NAME` as kubectl accepts it (`rhinojob/pi`, `mpijobs.kubeflow.org/pi`). Returns
- * undefined if there is none. Without a kind, users need the right to read only the kind of their job.
+ * undefined if there is none. Without a kind, users need permission to read only the kind of their job.
  *
  * **Errors**: {@link UsageError} if the kind is unknown, or if jobs of both kinds have the name.
  */

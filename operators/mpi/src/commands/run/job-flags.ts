@@ -91,7 +91,7 @@ export const runFlags = {
   checkpoint: textFlag({
     name: "checkpoint",
     value: "DIR",
-    description: "folder that outlives attempts; the job's folder in it is in $KEELSON_JOB_CHECKPOINT_DIR",
+    description: "directory that outlives attempts; the job's directory in it is in $KEELSON_JOB_CHECKPOINT_DIR",
   }),
   queue: textFlag({ name: "queue", value: "QUEUE", description: "queue that admits the job (default: default)" }),
   priorityClass: textFlag({ name: "priority-class", value: "CLASS", description: "PriorityClass of the job in its queue" }),

@@ -7,7 +7,7 @@ const job = (args: string[], flags: Record<string, string | string[] | true> = {
   jobOfFlags({ args, flags }, { ...caller, ...rest });
 
 describe("keelson mpi run", () => {
-  it("creates a job for a program in the current folder, named after it", () => {
+  it("creates a job for a program in the current directory, named after it", () => {
     expect(job(["./My_Pi.x", "a b", "-n", "$(x)"], { np: "4" })).toMatchObject({
       name: "my-pi-x-0a1b2c",
       spec: { image: "local", parallelism: 4, appExec: "./My_Pi.x", appArgs: ["a b", "-n", "$(x)"], workingDir: "/home/me" },

@@ -83,7 +83,7 @@ export function mpiexecMessage(stderr: string): string | undefined {
 }
 
 /**
- * mpiexec's standard error without the warnings of Open MPI about agents that it could not move to a process group of their own, because
+ * mpiexec's standard error without the warnings of Open MPI about agents that it could not move to their own process group, because
  * they had already moved themselves. The warning is harmless and occurs in successful runs.
  */
 export function withoutAgentRaces(stderr: string): string {

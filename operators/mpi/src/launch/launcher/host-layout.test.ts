@@ -11,7 +11,7 @@ describe("the layout of a job", () => {
     expect(hostCount({ ranks: 5, slots: 8 })).toBe(1);
   });
 
-  it("counts a launcher that is a worker as a host without a Pod of its own", () => {
+  it("counts a launcher that is a worker as a host without its own Pod", () => {
     expect(workerPodCount({ ranks: 5, slots: 2, launcherIsWorker: true })).toBe(2);
     expect(workerPodCount({ ranks: 5, slots: 2 })).toBe(3);
   });

@@ -57,7 +57,7 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
     const [command = "", ...words] = mpiexecWords({ ...options, implementation, mpiexec: path, agent: folder.agent });
     const mpiexec = spawn(command, words, {
       cwd: workingDirectory,
-      // Open MPI runs of one user on one machine delete each other's files if they share a folder.
+      // Open MPI runs of one user on one machine delete each other's files if they share a directory.
       env: { ...environment, TMPDIR: folder.temporary },
       // Standard error is read for the failure message and passed on.
       stdio: [order.stdin === true ? "inherit" : "ignore", order.labelsOutput === true ? "pipe" : "inherit", "pipe"],

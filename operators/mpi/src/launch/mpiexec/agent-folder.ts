@@ -32,20 +32,20 @@ read -r status <&3 || { kill -KILL "$PPID"; status=255; }
 exit "$status"
 `;
 
-/** The folder where agents write their lines. */
+/** The directory where agents write their lines. */
 export interface AgentFolder {
   /** Path of the program that mpiexec calls instead of ssh. */
   readonly agent: string;
-  /** Folder for temporary files of mpiexec and MPI. */
+  /** Directory for temporary files of mpiexec and MPI. */
   readonly temporary: string;
   /** Ends the agent of a host. */
   endAgent(host: string, exitCode: number): void;
-  /** Ends the remaining agents and removes the folder. */
+  /** Ends the remaining agents and removes the directory. */
   close(): void;
 }
 
 /**
- * Creates the folder. `onLine` is called for every line that an agent writes.
+ * Creates the directory. `onLine` is called for every line that an agent writes.
  *
  * **Errors**: {@link MpiError} `PipeFailed`.
  */
@@ -69,7 +69,7 @@ export function createAgentFolder(hosts: readonly string[], onLine: (host: strin
     try {
       text = readFileSync(join(folder, name), "utf8");
     } catch {
-      return; // The folder is being removed.
+      return; // The directory is being removed.
     }
     seen.add(host);
     onLine(host, text);

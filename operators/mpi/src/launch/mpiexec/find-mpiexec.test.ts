@@ -70,7 +70,7 @@ describe("the mpiexec of a session, where both implementations are installed", (
     expect(sessionMpiexec(order("OpenMPI", "mpiexec", "./cat"), both, folder)).toBeUndefined();
   });
 
-  it("is that of the PATH, if it is in another folder or the only one", () => {
+  it("is that of the PATH, if it is in another directory or the only one", () => {
     const own = join(folder, "own");
     mkdirSync(own);
     writeFileSync(join(own, "mpiexec"), "#!/bin/sh\n", { mode: 0o755 });

@@ -59,7 +59,7 @@ const debianNames: Readonly<Record<MpiImplementation, string>> = { OpenMPI: "mpi
 
 /**
  * The `mpiexec` that a session's command must find first, if the one on its PATH is the other implementation's, installed in the same
- * folder. Undefined if the PATH decides.
+ * directory. Undefined if the PATH decides.
  *
  * **Errors**: {@link MpiError} `MpiMismatch` if the command names a program that is linked with the other implementation.
  */
@@ -116,7 +116,7 @@ function onPath(name: string, path: string): string | undefined {
       accessSync(file, constants.X_OK);
       if (statSync(file).isFile()) return file;
     } catch {
-      // Not in this folder.
+      // Not in this directory.
     }
   }
   return undefined;

@@ -37,22 +37,22 @@ read -r status <"$folder/$$.status" || status=255
 exit "$status"
 `;
 
-/** The folder of a session. */
+/** The directory of a session. */
 export interface SessionFolder {
   /** Path of the program that mpiexec calls instead of ssh. */
   readonly agent: string;
   /** Path of a hostfile with the given text. */
   readonly hostfile: string;
-  /** The folder itself, for temporary files and for a PATH on which `ssh` is the agent. */
+  /** The directory itself, for temporary files and for a PATH on which `ssh` is the agent. */
   readonly path: string;
   /** Ends the agent of a call. */
   endCall(call: number, exitCode: number): void;
-  /** Ends the remaining agents and removes the folder. */
+  /** Ends the remaining agents and removes the directory. */
   close(): void;
 }
 
 /**
- * Creates the folder. `mpiexec`: the program that `mpiexec` and `mpirun` are on the folder's PATH; undefined if the rest of the PATH decides.
+ * Creates the directory. `mpiexec`: the program that `mpiexec` and `mpirun` are on the directory's PATH; undefined if the rest of the PATH decides.
  * `onCall` is called for every call of an agent, with its process id.
  */
 export function createSessionFolder(
@@ -65,7 +65,7 @@ export function createSessionFolder(
   writeFileSync(agent, script);
   chmodSync(agent, 0o700);
   symlinkSync("agent", join(path, "ssh"));
-  // Scripts instead of links: MPICH's mpiexec looks for its daemon in the folder that it was started from.
+  // Scripts instead of links: MPICH's mpiexec looks for its daemon in the directory that it was started from.
   if (mpiexec !== undefined)
     for (const name of ["mpiexec", "mpirun"])
       writeFileSync(join(path, name), `#!/bin/sh\nexec ${shellWord(mpiexec)} "$@"\n`, { mode: 0o700 });
@@ -84,7 +84,7 @@ export function createSessionFolder(
       pipes.set(call, openSync(join(path, `${call}.status`), constants.O_RDWR | constants.O_NONBLOCK));
       onCall(call, host, text.join("\n"));
     } catch {
-      // The file was handled by an earlier event, or the folder is being removed.
+      // The file was handled by an earlier event, or the directory is being removed.
     }
   });
   const endCall = (call: number, exitCode: number): void => {

@@ -1,6 +1,6 @@
 import type { LaunchOrder } from "../pod-environment.ts";
 
-/** The folder of a session, as far as its environment names it. */
+/** The directory of a session, as far as its environment names it. */
 interface SessionPaths {
   readonly agent: string;
   readonly hostfile: string;

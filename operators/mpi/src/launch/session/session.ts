@@ -101,7 +101,7 @@ class Session {
       cwd: workingDirectory,
       env: { ...environment, ...sessionEnvironment(order, this.#folder, environment, podIP) },
       stdio: [order.stdin === true ? "inherit" : "ignore", "inherit", "pipe"],
-      // A group of its own, so that everything that a shell has started is stopped with it.
+      // Its own group, so that everything that a shell has started is stopped with it.
       detached: true,
     });
     this.#command = command;

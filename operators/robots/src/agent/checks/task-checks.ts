@@ -69,7 +69,7 @@ export function checksProblem({ commands, checks: mayConnect }: AgentPolicy, che
   return undefined;
 }
 
-/** The agent connects from the robot: it cannot reach a program with a network of its own, but could reach another one. */
+/** The agent connects from the robot: it cannot reach a program with its own network, but could reach another one. */
 function networkProblem(
   { isolation, docker }: AgentPolicy,
   spec: JsonObject,

@@ -19,7 +19,7 @@ import { PullQueue } from "./pull-queue.ts";
 
 /** Options of {@link openAgentContainers}. */
 export interface AgentContainersOptions {
-  /** Folder of the containers. */
+  /** Directory of the containers. */
   readonly dir: string;
   readonly clock: Clock;
   readonly random: () => number;

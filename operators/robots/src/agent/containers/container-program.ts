@@ -3,11 +3,11 @@ import { RobotsError } from "../../robots-error.ts";
 import type { DockerPolicy } from "../policy/docker-policy.ts";
 import type { ContainerOrder } from "./container-order.ts";
 
-/** Where a container has its task's folder. */
+/** Where a container has its task's directory. */
 const taskFolderInside = "/task";
 
 /**
- * The part of a program's spec that makes it a container. `dir` is the task's folder.
+ * The part of a program's spec that makes it a container. `dir` is the task's directory.
  *
  * **Errors**: {@link RobotsError} with the code `InvalidContainer` if neither the task nor the image has a command.
  */

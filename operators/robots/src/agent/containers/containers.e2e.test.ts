@@ -69,7 +69,7 @@ describe.runIf(process.getuid?.() === 0)("an agent with containerd", () => {
     config: { dockerConfig: { image: "busybox:1", command: ["sh", "-c", script], ...more } },
   });
 
-  test("offers the driver, and runs a container with its image, volumes and the task's folder", async () => {
+  test("offers the driver, and runs a container with its image, volumes and the task's directory", async () => {
     const maps = join(base, "maps");
     mkdirSync(maps);
     writeFileSync(join(maps, "map"), "a map");

@@ -34,7 +34,7 @@ function specFor(dockerConfig: JsonObject, policy = open) {
   return programSpecOf({ uid, attempt: 1, run: 0 }, order, { dir: "/work/t", container });
 }
 
-test("a container runs the image's command in its folder, with its environment and the task's folder", () => {
+test("a container runs the image's command in its directory, with its environment and the task's directory", () => {
   const spec = specFor({ image: "nav:1" });
   expect(spec).toMatchObject({ command: ["/nav", "--default"], cwd: "/app" });
   expect(spec.isolation).toEqual({

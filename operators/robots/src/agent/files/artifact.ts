@@ -8,7 +8,7 @@ export interface Artifact {
   readonly url: string;
   /** Lower-case hex. */
   readonly sha256?: string;
-  /** Path below the task's folder: of the file, or of the folder that the archive is unpacked to. */
+  /** Path below the task's directory: of the file, or of the directory that the archive is unpacked to. */
   readonly path: string;
   /** Set if it is an archive to unpack. */
   readonly archive?: "tar" | "zip";
@@ -17,7 +17,7 @@ export interface Artifact {
 /** Maximum number of artifacts of a task. */
 const maxArtifacts = 64;
 
-/** Folder of artifacts that name none, as in Nomad. */
+/** Directory of artifacts that name none, as in Nomad. */
 const defaultFolder = "local";
 
 /**
@@ -69,7 +69,7 @@ function readArtifact(value: JsonObject, policy: ArtifactPolicy): Artifact | str
   const archive = archiveOption === "false" || archiveOption === false ? undefined : archiveOf(name);
   const dest = folderPath(relativeDest === "" ? defaultFolder : relativeDest);
   if (dest === undefined)
-    return `.relativeDest: ${JSON.stringify(relativeDest)} must be a path below the task's folder, outside logs`;
+    return `.relativeDest: ${JSON.stringify(relativeDest)} must be a path below the task's directory, outside logs`;
   if (getterMode === "dir" && archive === undefined) {
     return `.getterMode: dir requires an archive (${archiveNames.join(", ")}); ${describeUrl(url)} is not one`;
   }

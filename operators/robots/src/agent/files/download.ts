@@ -175,7 +175,7 @@ async function requestOnce(url: URL, startBytes: number, { clock, signal }: Down
     ...(startBytes > 0 ? { range: `bytes=${startBytes}-` } : {}),
   };
   return await new Promise((resolve, reject) => {
-    // A connection of its own: downloads are rare, and a pooled one may be stale.
+    // Its own connection: downloads are rare, and a pooled one may be stale.
     const sent = get(url, { headers, agent: false, signal });
     const timer = clock.setTimer(stallTimeoutMs, () => void sent.destroy(new Error("no answer for 30 seconds")));
     sent.once("response", (response) => {
@@ -189,7 +189,7 @@ async function requestOnce(url: URL, startBytes: number, { clock, signal }: Down
   });
 }
 
-/** Copies a regular file. Links may not lead out of the allowed folders. After an error, no partial file remains. */
+/** Copies a regular file. Links may not lead out of the allowed directories. After an error, no partial file remains. */
 async function copyLocalFile(file: string, from: URL, { policy, signal }: DownloadOptions): Promise<void> {
   await using source = await openLocalFile(from, policy);
   try {

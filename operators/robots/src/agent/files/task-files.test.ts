@@ -261,7 +261,7 @@ test("redirects are followed only to where the policy allows", async () => {
   }
 });
 
-test("local files are copied from allowed folders only, also through links", async () => {
+test("local files are copied from allowed directories only, also through links", async () => {
   const allowed = join(base, "allowed");
   mkdirSync(allowed);
   writeFileSync(join(allowed, "map"), "map");
@@ -286,7 +286,7 @@ test("the cache drops the files that were used longest ago", async () => {
   expect(cached().sort()).toEqual(["a", "c"].map((name) => sha256(`/${name}`.repeat(100))).sort());
 });
 
-test("links in the task's folder lead nowhere outside", async () => {
+test("links in the task's directory lead nowhere outside", async () => {
   serve("x");
   const outside = join(base, "outside");
   mkdirSync(outside);
@@ -338,9 +338,9 @@ const zip = (what: string, ...entries: ZipEntry[]) => [what, zipArchive(...entri
 const bad = (what: string, ...entries: TarEntry[]) => [what, tarArchive(...entries), "tar"] as const;
 
 test.each([
-  bad("a path that leaves its folder", { path: "../../escape", content: "x" }),
-  bad("a path that leaves its folder", { path: "/etc/escape", content: "x" }),
-  bad("a path that leaves its folder", { path: "a/../../x", content: "x" }),
+  bad("a path that leaves its directory", { path: "../../escape", content: "x" }),
+  bad("a path that leaves its directory", { path: "/etc/escape", content: "x" }),
+  bad("a path that leaves its directory", { path: "a/../../x", content: "x" }),
   bad("a link", { path: "link", type: "SymbolicLink", linkpath: "/etc" }, { path: "link/x", content: "x" }),
   bad("a link", { path: "hard", type: "Link", linkpath: "/etc/passwd" }),
   bad("an entry of type CharacterDevice", { path: "dev", type: "CharacterDevice" }),
@@ -405,7 +405,7 @@ test("templates are rendered with variables, metadata and labels, and again when
   expect(read("conf/app.ini")).toBe("fast b1 8");
 });
 
-test("a template's file is read from the task's folder only", () => {
+test("a template's file is read from the task's directory only", () => {
   writeFileSync(join(dir, "in.tmpl"), '{{ env "A" }}');
   symlinkSync("/etc/passwd", join(dir, "escape"));
   const from = (file: string) => order({ env: { A: "1" }, templates: [template("", { from: { file } })] });

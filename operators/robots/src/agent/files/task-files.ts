@@ -28,7 +28,7 @@ export interface TaskFilesOptions {
 
 /** Where a task's files are written. */
 export interface FilesTarget {
-  /** The task's folder. */
+  /** The task's directory. */
   readonly dir: string;
   /** User of the files. Undefined: the agent's. */
   readonly owner: UserIds | undefined;
@@ -50,7 +50,7 @@ export class TaskFiles {
   }
 
   /**
-   * Writes the artifacts of a task to its folder.
+   * Writes the artifacts of a task to its directory.
    *
    * **Errors**: {@link RobotsError} with the code `ArtifactForbidden` or `ArtifactFailed`, which names the artifact; `signal`'s reason.
    */

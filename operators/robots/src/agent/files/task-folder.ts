@@ -16,15 +16,15 @@ import type { UserIds } from "@keelson/execution";
 import { openBeneath } from "@keelson/execution/files";
 import { RobotsError } from "../../robots-error.ts";
 
-/** A file of a task's folder that is being written. */
+/** A file of a task's directory that is being written. */
 export interface FileWriter extends Disposable {
   write(chunk: Uint8Array): void;
 }
 
 /**
- * Writes files and folders below a task's folder.
+ * Writes files and directories below a task's directory.
  *
- * **Guarantees**: nothing is written outside the folder, whatever links an earlier attempt or a program that still runs has left or creates
+ * **Guarantees**: nothing is written outside the directory, whatever links an earlier attempt or a program that still runs has left or creates
  * meanwhile. Everything belongs to the task's user.
  */
 export class TaskFolder {
@@ -37,7 +37,7 @@ export class TaskFolder {
     this.#owner = process.getuid?.() === 0 ? owner : undefined;
   }
 
-  /** Creates a folder with its parents. `path` is relative, without `..`. */
+  /** Creates a directory with its parents. `path` is relative, without `..`. */
   createFolder(path: string): void {
     const parts = path.split("/").filter((part) => part !== "" && part !== ".");
     for (let count = 1; count <= parts.length; count++) {

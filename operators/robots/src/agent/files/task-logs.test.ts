@@ -31,7 +31,7 @@ afterEach(() => {
 
 const links = (): readonly string[] => ["stdout.log", "stderr.log"].map((name) => readlinkSync(join(dir, "logs", name)));
 
-test("links the output of the last program, and keeps other files of the folder", () => {
+test("links the output of the last program, and keeps other files of the directory", () => {
   createLogs(dir);
   linkLogs(dir, { stdout: "/programs/0/stdout", stderr: "/programs/0/stderr" });
   writeFileSync(join(dir, "logs", "own.log"), "own");
@@ -43,9 +43,9 @@ test("links the output of the last program, and keeps other files of the folder"
 });
 
 test.each([
-  ["a folder", "outside"],
+  ["a directory", "outside"],
   ["nothing", "missing"],
-])("replaces a link to %s that a program left instead of the folder", (_, target) => {
+])("replaces a link to %s that a program left instead of the directory", (_, target) => {
   const outside = join(base, "outside");
   mkdirSync(outside);
   for (const name of ["stdout.log", "stderr.log"]) writeFileSync(join(outside, name), "safe");
@@ -59,7 +59,7 @@ test.each([
   expect(links()).toEqual([output.stdout, output.stderr]);
 });
 
-test("does not follow a link that a program creates after the folder was made", () => {
+test("does not follow a link that a program creates after the directory was made", () => {
   createLogs(dir);
   rmSync(join(dir, "logs"), { recursive: true });
   mkdirSync(join(dir, "own"));
@@ -70,7 +70,7 @@ test("does not follow a link that a program creates after the folder was made", 
   expect(links()).toEqual([output.stdout, output.stderr]);
 });
 
-test("replaces a file instead of the folder, and links instead of the output", () => {
+test("replaces a file instead of the directory, and links instead of the output", () => {
   writeFileSync(join(dir, "logs"), "");
   createLogs(dir);
   const file = join(base, "file");
@@ -81,7 +81,7 @@ test("replaces a file instead of the folder, and links instead of the output", (
   expect(links()).toEqual([output.stdout, output.stderr]);
 });
 
-test("keeps a folder that a program created instead of a link, and leaves no draft", () => {
+test("keeps a directory that a program created instead of a link, and leaves no draft", () => {
   mkdirSync(join(dir, "logs", "stdout.log"), { recursive: true });
   expect(() => linkLogs(dir, output)).toThrow("EISDIR");
   expect(readdirSync(join(dir, "logs"))).toEqual(["stdout.log"]);

@@ -2,27 +2,27 @@ import { randomUUID } from "node:crypto";
 import { closeSync, constants, mkdirSync, openSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import { openBeneath, PathError } from "@keelson/execution/files";
 
-/** Folder of a task's folder with links to the program's output. */
+/** Directory of a task's directory with links to the program's output. */
 const logsFolder = "logs";
 
-/** Attempts to replace what another process keeps creating in place of the folder. */
+/** Attempts to replace what another process keeps creating in place of the directory. */
 const maxAttempts = 8;
 
 /**
- * Creates the folder `logs` in a task's folder. A program can write to its task's folder, so an earlier one may have put something else in its
- * place, such as a link: that is removed, and not followed. A folder is kept with its files.
+ * Creates the directory `logs` in a task's directory. A program can write to its task's directory, so an earlier one may have put something else in its
+ * place, such as a link: that is removed, and not followed. A directory is kept with its files.
  *
- * **Errors**: system errors; a `PathError` with the code `NotDirectory` if a program keeps replacing the folder.
+ * **Errors**: system errors; a `PathError` with the code `NotDirectory` if a program keeps replacing the directory.
  */
 export function createLogs(taskDir: string): void {
   closeSync(openLogs(taskDir));
 }
 
 /**
- * Links `logs/stdout.log` and `logs/stderr.log` of a task's folder to the output of its program. Links are replaced and not followed, as in
+ * Links `logs/stdout.log` and `logs/stderr.log` of a task's directory to the output of its program. Links are replaced and not followed, as in
  * {@link createLogs}.
  *
- * **Errors**: as those of {@link createLogs}; EISDIR if a program created a folder in place of a link.
+ * **Errors**: as those of {@link createLogs}; EISDIR if a program created a directory in place of a link.
  */
 export function linkLogs(taskDir: string, logs: { readonly stdout: string; readonly stderr: string }): void {
   const folder = openLogs(taskDir);
@@ -42,7 +42,7 @@ export function linkLogs(taskDir: string, logs: { readonly stdout: string; reado
   }
 }
 
-/** Opens the folder itself, so that it stays the same one until the descriptor is closed. */
+/** Opens the directory itself, so that it stays the same one until the descriptor is closed. */
 function openLogs(taskDir: string): number {
   using task = openBeneath(taskDir, "", { kind: "directory" });
   const path = inFolder(task.fd, logsFolder);
@@ -59,10 +59,10 @@ function openLogs(taskDir: string): number {
     }
     rmSync(path, { force: true });
   }
-  throw new PathError("NotDirectory", `${logsFolder} is not a folder and cannot be replaced`);
+  throw new PathError("NotDirectory", `${logsFolder} is not a directory and cannot be replaced`);
 }
 
-/** Leads to the folder of a descriptor, wherever its path leads by now. */
+/** Leads to the directory of a descriptor, wherever its path leads by now. */
 const inFolder = (fd: number, name: string): string => `/proc/self/fd/${fd}/${name}`;
 
 const hasCode = (error: unknown, ...codes: readonly string[]): boolean =>

@@ -1,9 +1,9 @@
-/** Maximum length of a path below a task's folder. */
+/** Maximum length of a path below a task's directory. */
 const maxPathLength = 1024;
 
 /**
- * Normalizes a path below a task's folder: no leading `./`, empty or `.` components. Undefined if it is absolute, leaves the folder, or
- * is in `logs`, where the program's output is. `.` is the folder itself.
+ * Normalizes a path below a task's directory: no leading `./`, empty or `.` components. Undefined if it is absolute, leaves the directory, or
+ * is in `logs`, where the program's output is. `.` is the directory itself.
  */
 export function folderPath(path: string): string | undefined {
   if (path.startsWith("/") || path.includes("\0") || path.includes("\\") || path.length > maxPathLength) return undefined;

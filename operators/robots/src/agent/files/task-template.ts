@@ -6,9 +6,9 @@ import { folderPath } from "./task-path.ts";
 
 /** A template of a task, validated. It is JSON, so that it can be recorded before it is rendered. */
 export interface TaskTemplate {
-  /** Its text, or the path of its file below the task's folder. */
+  /** Its text, or the path of its file below the task's directory. */
   readonly from: { readonly text: string } | { readonly file: string };
-  /** Path below the task's folder. */
+  /** Path below the task's directory. */
   readonly path: string;
   readonly left: string;
   readonly right: string;
@@ -53,10 +53,10 @@ function readTaskTemplate(value: JsonObject): TaskTemplate | string {
   if ((sourcePath === "") === (embeddedTmpl === "")) return ": set one of sourcePath and embeddedTmpl";
   const path = folderPath(String(destPath));
   if (path === undefined || path === ".")
-    return `.destPath: ${JSON.stringify(destPath)} must be a path below the task's folder, outside logs`;
+    return `.destPath: ${JSON.stringify(destPath)} must be a path below the task's directory, outside logs`;
   const file = folderPath(String(sourcePath));
   if (file === undefined)
-    return `.sourcePath: ${JSON.stringify(sourcePath)} must be a path below the task's folder, outside logs`;
+    return `.sourcePath: ${JSON.stringify(sourcePath)} must be a path below the task's directory, outside logs`;
   if (perms !== "" && !/^0?[0-7]{3}$/.test(String(perms)))
     return `.perms: ${JSON.stringify(perms)} must be an octal mode such as 0644`;
   if (changeMode !== "noop" && changeMode !== "restart" && changeMode !== "signal") {

@@ -8,7 +8,7 @@ import type { Artifact } from "./artifact.ts";
 import type { FileWriter, TaskFolder } from "./task-folder.ts";
 import { folderPath } from "./task-path.ts";
 
-/** Maximum number of files and folders of an archive. */
+/** Maximum number of files and directories of an archive. */
 const maxEntries = 100_000;
 
 /** Maximum size of the header and padding of an entry of a tar archive. */
@@ -17,7 +17,7 @@ const maxHeaderBytes = 2048;
 /** Where and how an archive is unpacked. */
 export interface UnpackTarget {
   readonly folder: TaskFolder;
-  /** Path below the folder. */
+  /** Path below the directory. */
   readonly path: string;
   /** Maximum size of all files. */
   readonly maxBytes: number;
@@ -27,7 +27,7 @@ export interface UnpackTarget {
 /**
  * Unpacks an archive that its author may have made to do harm.
  *
- * **Errors**: {@link RobotsError} with the code `ArtifactFailed` for a damaged archive, one with links, devices or paths that leave the folder,
+ * **Errors**: {@link RobotsError} with the code `ArtifactFailed` for a damaged archive, one with links, devices or paths that leave the directory,
  * and one whose files are too large or too many. Files before the offending entry remain.
  */
 export async function unpackArchive(
@@ -96,7 +96,7 @@ class Entries {
     if (this.#count > maxEntries) throw new RobotsError("ArtifactFailed", `the archive has more than ${maxEntries} files`);
     if (this.#bytes > maxBytes) throw this.#tooLarge();
     const relative = name.startsWith("/") || name.split("/").includes("..") ? undefined : folderPath(`${path}/${name}`);
-    return relative ?? this.reject(name, "a path that leaves its folder");
+    return relative ?? this.reject(name, "a path that leaves its directory");
   }
 
   #tooLarge(): RobotsError {

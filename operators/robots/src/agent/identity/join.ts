@@ -100,7 +100,7 @@ async function exchange(request: JoinRequest, options: JoinOptions): Promise<Joi
   }
 }
 
-/** Sends a request over a connection of its own and waits for the answer. */
+/** Sends a request over its own connection and waits for the answer. */
 async function exchangeAs(login: JoinLogin, request: JoinRequest, options: JoinOptions): Promise<JoinAnswer> {
   const { brokerUrl, robotId, clock, signal } = options;
   const mqttOptions = {

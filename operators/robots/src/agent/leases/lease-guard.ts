@@ -36,7 +36,7 @@ export interface GuardedProgram {
   readonly untilMs: number;
 }
 
-/** Starts the guard's shell in a folder, detached. */
+/** Starts the guard's shell in a directory, detached. */
 export type StartGuard = (dir: string) => void;
 
 /**

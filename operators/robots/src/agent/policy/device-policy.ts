@@ -17,7 +17,7 @@ export interface DevicePolicy {
 
 const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}(\/[A-Za-z0-9][A-Za-z0-9._-]{0,62}){0,2}$/;
 
-/** Reads the field `devices` of a policy. **Errors**: `RobotsError` with the code `InvalidPolicy`, which names the field. */
+/** Reads the `devices` field of a policy. **Errors**: `RobotsError` with the code `InvalidPolicy`, which names the field. */
 export function readDevicePolicies(value: unknown): readonly DevicePolicy[] {
   if (!Array.isArray(value)) throw invalid("devices", value, "must be a list");
   return value.map((each: unknown, index) => readDevicePolicy(each, `devices[${index}]`));

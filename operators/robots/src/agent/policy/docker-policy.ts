@@ -7,7 +7,7 @@ const defaultPullTimeoutMs = 3_600_000;
 /** Size and age of images that are kept although no task uses them. */
 const [defaultCacheBytes, defaultUnusedImageMs] = [10 * 2 ** 30, 30 * 86_400_000];
 
-/** What containers of the driver `docker` may do on a robot. */
+/** What containers of the `docker` driver may do on a robot. */
 export interface DockerPolicy {
   /** Socket of containerd. Default: that of the execution package. */
   readonly socket?: string;
@@ -21,17 +21,17 @@ export interface DockerPolicy {
   readonly cacheBytes: number;
   /** An image that no task has used for this time is removed. */
   readonly unusedImageMs: number;
-  /** `none`: no network but a loopback interface of its own. */
+  /** `none`: no network but its own loopback interface. */
   readonly network: "shared" | "none";
   /** Path of a Docker configuration with accounts for registries. Default: pulls are anonymous. */
   readonly credentialsFile?: string;
-  /** Files and folders that containers can mount read-only. */
+  /** Files and directories that containers can mount read-only. */
   readonly volumes: readonly string[];
-  /** Files and folders that containers can mount and change. */
+  /** Files and directories that containers can mount and change. */
   readonly writableVolumes: readonly string[];
 }
 
-/** Reads the field `docker` of a policy. **Errors**: `RobotsError` with the code `InvalidPolicy`, which names the field. */
+/** Reads the `docker` field of a policy. **Errors**: `RobotsError` with the code `InvalidPolicy`, which names the field. */
 export function readDockerPolicy(value: unknown): DockerPolicy {
   const policy = fields(value, "docker", [
     ...["socket", "images", "pull", "pullTimeout", "credentialsFile", "network", "volumes", "writableVolumes"],

@@ -5,7 +5,7 @@ import { invalid, names } from "./policy-fields.ts";
 const anyRepository = "x/x";
 
 /**
- * Reads the field `docker.images` of a policy. Short names become full ones, such as `docker.io/library/busybox:1` for `busybox:1`. Undefined:
+ * Reads the `docker.images` field of a policy. Short names become full ones, such as `docker.io/library/busybox:1` for `busybox:1`. Undefined:
  * any image.
  *
  * **Errors**: `RobotsError` with the code `InvalidPolicy`, which names the entry.

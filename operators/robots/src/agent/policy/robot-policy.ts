@@ -8,7 +8,7 @@ export interface RobotPolicy {
   readonly drivers: readonly string[];
   /** Users that tasks may run as; each task must then name one. Default: any. */
   readonly users?: readonly string[];
-  /** Absolute paths of programs, or of folders if they end with `/`. Default: any program. */
+  /** Absolute paths of programs, or of directories if they end with `/`. Default: any program. */
   readonly commands?: readonly string[];
   /** Whether users may run commands beside the programs of tasks. {@link commands} applies to them too. Default true. */
   readonly exec?: boolean;
@@ -19,19 +19,19 @@ export interface RobotPolicy {
   readonly artifacts: ArtifactPolicy;
   /** Devices that tasks can get. Default: none. */
   readonly devices?: readonly DevicePolicy[];
-  /** Containers of the driver `docker`. Default: none. */
+  /** Containers of the `docker` driver. Default: none. */
   readonly docker?: DockerPolicy;
   /** Absolute path of a file with the robot's location. Default: it reports none. */
   readonly locationFile?: string;
 }
 
-/** What an isolated program can see in addition to `/usr` and its task's folder. */
+/** What an isolated program can see in addition to `/usr` and its task's directory. */
 export interface TaskIsolation {
-  /** `none`: no network but a loopback interface of its own. */
+  /** `none`: no network but its own loopback interface. */
   readonly network: "shared" | "none";
-  /** Files and folders that it can read. */
+  /** Files and directories that it can read. */
   readonly paths: readonly string[];
-  /** Files and folders that it can change. */
+  /** Files and directories that it can change. */
   readonly writablePaths: readonly string[];
 }
 
@@ -169,7 +169,7 @@ export function isAllowedSource({ sources }: Pick<ArtifactPolicy, "sources">, ur
     if (prefix === undefined || prefix.protocol !== url.protocol) return false;
     if (prefix.host !== undefined && prefix.host !== url.host) return false;
     const { path } = prefix;
-    // An escaped slash or dot could mean another folder to the server.
+    // An escaped slash or dot could mean another directory to the server.
     if (path !== "/" && /%2f|%5c|%2e/i.test(url.pathname)) return false;
     return path.endsWith("/") ? url.pathname.startsWith(path) : url.pathname === path || url.pathname.startsWith(`${path}/`);
   });

@@ -150,7 +150,7 @@ test.each([
   expect(read(task(spec))).toMatchObject({ uid, attempt: 2, problem: expect.stringMatching(field) });
 });
 
-test.each(["../..", "..", "", "x", `${uid}/..`, uid.toUpperCase(), 5, null])("the uid %j never becomes a folder", (bad) => {
+test.each(["../..", "..", "", "x", `${uid}/..`, uid.toUpperCase(), 5, null])("the uid %j never becomes a directory", (bad) => {
   expect(read({ action: "create", task: { metadata: { uid: bad } } })).toMatch(/uid/);
   expect(read({ action: "delete", task: { metadata: { uid: bad } } })).toMatch(/uid/);
 });

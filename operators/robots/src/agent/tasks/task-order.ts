@@ -26,7 +26,7 @@ export interface TaskOrder {
   readonly limits?: Limits;
   /** Set if the robot restarts the program itself. */
   readonly restart?: LocalRestart;
-  /** A file to write before the program starts. `path` is relative to the task's folder. */
+  /** A file to write before the program starts. `path` is relative to the task's directory. */
   readonly payload?: { readonly path: string; readonly base64: string };
   /** Files to fetch before the program starts. */
   readonly artifacts?: readonly Artifact[];
@@ -226,7 +226,7 @@ const payloadPathPattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(?:\/[A-Za-z0-9_][A-Za-z
 
 /**
  * Parses a dispatch message. Returns a string, the reason, if the message cannot even be answered (it has no uid that may become a
- * topic and a folder). A task without `status.attempt` comes from an original server, which has no attempts: it is attempt 0.
+ * topic and a directory). A task without `status.attempt` comes from an original server, which has no attempts: it is attempt 0.
  */
 export function readDispatch(payload: Uint8Array, policy: AgentPolicy): Dispatch | string {
   let message: unknown;

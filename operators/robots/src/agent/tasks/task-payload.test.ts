@@ -18,13 +18,13 @@ afterEach(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-it("writes the payload, also below folders, and replaces an earlier one", () => {
+it("writes the payload, also below directories, and replaces an earlier one", () => {
   writePayload(dir, { path: "in/data.json", base64 }, undefined);
   writePayload(dir, { path: "in/data.json", base64 }, undefined);
   expect(readFileSync(join(dir, "in/data.json"), "utf8")).toBe("hello");
 });
 
-it("does not write outside the folder by links that an earlier attempt left", () => {
+it("does not write outside the directory by links that an earlier attempt left", () => {
   const outside = join(base, "outside");
   mkdirSync(outside);
   writeFileSync(join(outside, "file"), "safe");
@@ -40,14 +40,14 @@ it("does not write outside the folder by links that an earlier attempt left", ()
   expect(existsSync(join(outside, "new"))).toBe(false);
 });
 
-it("does not replace a folder with the payload", () => {
+it("does not replace a directory with the payload", () => {
   mkdirSync(join(dir, "in"));
   writeFileSync(join(dir, "in", "own"), "own");
-  expect(() => writePayload(dir, { path: "in", base64 }, undefined)).toThrow("spec.dispatchPayload.file: in is a folder");
+  expect(() => writePayload(dir, { path: "in", base64 }, undefined)).toThrow("spec.dispatchPayload.file: in is a directory");
   expect(readFileSync(join(dir, "in", "own"), "utf8")).toBe("own");
 });
 
-it.runIf(process.getuid?.() === 0)("gives the payload and its folders to the task's user only", () => {
+it.runIf(process.getuid?.() === 0)("gives the payload and its directories to the task's user only", () => {
   writePayload(dir, { path: "in/data.json", base64 }, { uid: 1234, gid: 2345 });
   expect(statSync(join(dir, "in"))).toMatchObject({ uid: 1234, gid: 2345 });
   const file = statSync(join(dir, "in/data.json"));

@@ -5,10 +5,10 @@ import { TaskFolder } from "../files/task-folder.ts";
 import type { TaskOrder } from "./task-order.ts";
 
 /**
- * Writes the payload of a dispatched Job below the task's folder, and nothing outside it: see {@link TaskFolder}.
+ * Writes the payload of a dispatched Job below the task's directory, and nothing outside it: see {@link TaskFolder}.
  *
- * **Errors**: {@link RobotsError} with the code `InvalidPayload` if the path is that of a folder, or if an earlier attempt has left something in
- * the path that is not a folder, or a link that leaves the task's folder.
+ * **Errors**: {@link RobotsError} with the code `InvalidPayload` if the path is that of a directory, or if an earlier attempt has left something in
+ * the path that is not a directory, or a link that leaves the task's directory.
  */
 export function writePayload(
   dir: string,

@@ -19,7 +19,7 @@ export function programId(uid: string, attempt: number, run = 0): string {
 
 /** Where a program runs. */
 export interface ProgramPlace {
-  /** The task's folder. */
+  /** The task's directory. */
   readonly dir: string;
   /** Variables with the ports of the program. Default: none. */
   readonly ports?: Readonly<Record<string, string>>;

@@ -31,7 +31,7 @@ function parse(text: string, uid: string): HeldTask | undefined {
   return isValid ? ({ ...value, ticks: 0 } as unknown as HeldTask) : undefined;
 }
 
-/** Opens the records in a folder and creates the folder if necessary. */
+/** Opens the records in a directory and creates the directory if necessary. */
 export async function openTaskRecords(dir: string): Promise<TaskRecords> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const fileOf = (uid: string): string => join(dir, `${uid}.json`);
@@ -42,7 +42,7 @@ export async function openTaskRecords(dir: string): Promise<TaskRecords> {
       for (const name of await readdir(dir)) {
         const uid = name.replace(/\.json$/, "");
         if (!name.endsWith(".json") || !taskUidPattern.test(uid)) continue;
-        // What cannot be read, such as a folder, is damaged too.
+        // What cannot be read, such as a directory, is damaged too.
         const task = parse(await readFile(join(dir, name), "utf8").catch(() => ""), uid);
         if (task !== undefined) {
           tasks.push(task);

@@ -26,7 +26,7 @@ export interface TaskRunnerOptions {
   readonly records: TaskRecords;
   /** Enforces leases while no agent is alive. */
   readonly guard: LeaseGuard;
-  /** Folder of the tasks' folders. */
+  /** Directory of the tasks' directories. */
   readonly workDir: string;
   readonly clock: Clock;
   readonly log: Logger;

@@ -64,7 +64,7 @@ export class TaskStarts {
       this.#fail(name, `spec.user: ${target.problem}`, { isPermanent: true });
       return;
     }
-    // A restart on this robot finds the artifacts in the folder.
+    // A restart on this robot finds the artifacts in the directory.
     const hasFiles = (order.artifacts ?? []).length === 0 || this.#options.taskOf(uid)?.rendered !== undefined;
     const place = hasFiles ? await this.#placeWithoutPull(name, order, target.dir) : undefined;
     if (place !== undefined) {
@@ -79,7 +79,7 @@ export class TaskStarts {
   async #download(name: ProgramName, order: TaskOrder, target: FilesTarget, signal: AbortSignal): Promise<void> {
     try {
       await prepareFolder(target);
-      // Restarts keep what is in the folder.
+      // Restarts keep what is in the directory.
       if (this.#options.taskOf(name.uid)?.rendered === undefined) await this.#options.files.fetch(order, target, signal);
       const place = await this.#placeOf(order, target.dir, signal);
       void this.#options.enqueue(name.uid, () => this.#launch(name, order, target, place));
@@ -144,7 +144,7 @@ export class TaskStarts {
     await onStarted(name, program);
   }
 
-  /** The program runs already, and may have changed the folder: a failure must not fail its start. */
+  /** The program runs already, and may have changed the directory: a failure must not fail its start. */
   #linkLogs(uid: string, dir: string, { logs }: Program): void {
     try {
       linkLogs(dir, logs);

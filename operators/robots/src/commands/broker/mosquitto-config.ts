@@ -20,7 +20,7 @@ const flags = {
   dir: textFlag({
     name: "dir",
     value: "DIR",
-    description: "folder for the files; created if it does not exist",
+    description: "directory for the files; created if it does not exist",
     required: true,
   }),
   host: listFlag({ name: "host", value: "NAME", description: "host name or address of the broker, for its certificate" }),

@@ -63,7 +63,7 @@ export async function readExecTarget(context: CommandContext): Promise<Target> {
     ...(typeof name === "string" && { context: name }),
     signal,
   });
-  // Ignored, it would give the command more rights than requested.
+  // Ignored, it would give the command more permissions than requested.
   if (transport.impersonate !== undefined)
     throw new UsageError("the kubeconfig's user has impersonation (as), which is not supported");
   const { token } = (await transport.credentials?.get(signal)) ?? {};

@@ -184,7 +184,7 @@ afterAll(async () => {
 
 const allMethods = [...callRules.keys()].map((method) => [method.toString(), method] as const);
 
-describe("a user with rights in one namespace", () => {
+describe("a user with permissions in one namespace", () => {
   it.each(allMethods)("may call %s there, and not in another namespace", async (_, method) => {
     const token = await tokenOf("team-a", "bot");
     expect(await callMethod(method, token, "team-a")).toBeUndefined();
@@ -229,7 +229,7 @@ describe("a user with rights in one namespace", () => {
     expect(reached).toEqual([]);
   });
 
-  it("is reviewed once while the answer is fresh, and loses a revoked right after 10 s", async () => {
+  it("is reviewed once while the answer is fresh, and loses a revoked permission after 10 s", async () => {
     const { fastPath } = connect(await tokenOf("team-b", "bot"));
     const before = reviews;
     await Promise.all([1, 2, 3].map(() => fastPath.listSandboxes({ namespace: "team-b" })));

@@ -24,7 +24,7 @@ export interface CallAccess {
 type Call = UnaryRequest | StreamRequest;
 
 /**
- * Requires of each call the static token, or a user of the cluster with the right that {@link callRules} names.
+ * Requires of each call the static token, or a user of the cluster with the permission that {@link callRules} names.
  *
  * **Errors**: `Unauthenticated`; `PermissionDenied` with the user, the verb and the resource; `Unavailable` if the API server does not
  * decide.

@@ -9,7 +9,7 @@ import {
   SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 
-/** The right that a call requires, as in a rule of RBAC. */
+/** Permission that a call requires, as in a rule of RBAC. */
 export interface CallRule {
   readonly verb: "get" | "list" | "create" | "update" | "patch" | "delete";
   /** Default: `sandboxes`. */
@@ -32,7 +32,7 @@ const forward: CallRule = { verb: "create", subresource: "portforward" };
 const writeFiles: CallRule = { verb: "update", subresource: "files" };
 
 /**
- * The right that each call requires in the namespace of its sandbox. Subresources that exist in the API only as names of rights follow
+ * Permission that each call requires in the namespace of its sandbox. Subresources that exist in the API only as names of permissions follow
  * those of Pods: `sandboxes/log`, `sandboxes/exec`, `sandboxes/portforward`, and `sandboxes/files`.
  */
 export const callRules: ReadonlyMap<DescMethod, CallRule> = new Map([

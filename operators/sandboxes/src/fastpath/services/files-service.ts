@@ -24,7 +24,7 @@ import {
 import type { FolderReport } from "../../files/folder-changes.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 
-/** Entries or changes of a folder per message. */
+/** Entries or changes of a directory per message. */
 const entriesPerMessage = 500;
 
 const defaultMode = 0o644;

@@ -19,19 +19,19 @@ const renewalMs = 30 * dayMs;
 /** Tolerates clock differences between machines. */
 const backdateMs = 60 * 60 * 1000;
 
-/** File below the operator's data folder with the authority that clients of the fast path trust. */
+/** File below the operator's data directory with the authority that clients of the fast path trust. */
 export const authorityFile = (dataDir: string): string => join(dataDir, "fastpath-ca.crt");
 
 /** Options of {@link ensureOwnCertificate}. */
 export interface OwnCertificateOptions {
-  /** Folder of the keys. */
+  /** Directory of the keys. */
   readonly dataDir: string;
   /** Names and addresses that the certificate is valid for. */
   readonly hosts: readonly string[];
   readonly clock: Pick<Clock, "now">;
 }
 
-/** The server's certificate, signed by an authority of its own. Creates both if they are missing, and renews them before they expire. */
+/** The server's certificate, signed by its own authority. Creates both if they are missing, and renews them before they expire. */
 export async function ensureOwnCertificate({ dataDir, hosts, clock }: OwnCertificateOptions): Promise<KeyPair> {
   const now = clock.now();
   const notBefore = new Date(now - backdateMs);

@@ -108,8 +108,8 @@ function podOfProgram(
   const roundNamespace = status.namespace ?? namespace;
   const action = toolActionOf(step);
   const activeDeadlineSeconds = step.timeoutSeconds || defaultStepSeconds;
-  const rights = { serviceAccountName, activeDeadlineSeconds };
-  if (action === undefined) return programPod(step, { name, namespace, ...rights, roundNamespace });
+  const permissions = { serviceAccountName, activeDeadlineSeconds };
+  if (action === undefined) return programPod(step, { name, namespace, ...permissions, roundNamespace });
   const { startedAt = "", deadline = "" } = status.steps?.[index] ?? {};
   const plan: ToolPlan = {
     action: withTexts(action),
@@ -118,7 +118,7 @@ function podOfProgram(
     giveUpAtMs: giveUpAt(Date.parse(startedAt) || 0, Date.parse(deadline) || 0) + wallOffsetMs,
     acceptsAnyStatus: step.expectations !== undefined || step.readyCondition !== undefined,
   };
-  return toolPod(plan, { name, namespace }, program, rights);
+  return toolPod(plan, { name, namespace }, program, permissions);
 }
 
 function advanceStep(turn: Turn, before: Status, index: number, planned: PlannedStep): Status {

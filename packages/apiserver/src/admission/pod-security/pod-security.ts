@@ -40,7 +40,7 @@ const templatePaths: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Pod Security admission (KEP-2579): Pods that violate the level in the label `pod-security.kubernetes.io/enforce` of their namespace are
+ * Pod Security admission (KEP-2579): Pods that violate the level in the `pod-security.kubernetes.io/enforce` label of their namespace are
  * rejected; violations of `warn` by Pods and Pod templates are returned as warnings, those of `audit` are annotations of the audit event.
  */
 export function podSecurity(store: Pick<Store, "get" | "list">, exemptions: PodSecurityExemptions = {}): AdmissionStep {

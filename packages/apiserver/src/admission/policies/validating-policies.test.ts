@@ -70,7 +70,7 @@ it("reads parameters, and follows the failure policy if an expression fails", as
   expect((await create(configMaps, "ConfigMap", "c", {})).kind).toBe("object");
 });
 
-it("evaluates objects in the version of the matched rule, and asks for the rights of the user", async () => {
+it("evaluates objects in the version of the matched rule, and asks for the permissions of the user", async () => {
   const rule = { apiGroups: ["events.k8s.io"], apiVersions: ["v1"], operations: ["CREATE"], resources: ["events"] };
   const validations = [
     {

@@ -343,7 +343,7 @@ describe("webhooks that match", () => {
     ]);
   });
 
-  it("are those whose match conditions hold, which may ask for the rights of the user", async () => {
+  it("are those whose match conditions hold, which may check the permissions of the user", async () => {
     const condition = (expression: string) => ({ matchConditions: [{ name: "c", expression }] });
     await register(
       "Validating",

@@ -9,7 +9,7 @@ const authenticationGroup = "authentication.k8s.io";
 const extraPrefix = "impersonate-extra-";
 
 /**
- * Applies the `Impersonate-*` headers of a request. The sender needs the right to `impersonate` every user, group, uid and extra value.
+ * Applies the `Impersonate-*` headers of a request. The sender needs permission to `impersonate` every user, group, uid and extra value.
  *
  * **Errors**: `Forbidden`, or `BadRequest` if the headers are malformed or do not name a user.
  */

@@ -19,9 +19,9 @@ function nodeOf(user: UserInfo): string | undefined {
   return user.username.slice(userPrefix.length) || undefined;
 }
 
-/** The rights of nodes beyond RBAC, and restrictions that RBAC cannot lift. */
+/** The permissions of nodes beyond RBAC, and restrictions that RBAC cannot lift. */
 export interface NodeRights {
-  /** Allows what RBAC or the node's own rights allow. */
+  /** Allows what RBAC or the node's own permissions allow. */
   readonly authorizer: Authorizer;
   /** Restricts nodes to their own objects (admission plugin NodeRestriction). */
   readonly admission: AdmissionStep;
@@ -31,9 +31,9 @@ export interface NodeRights {
 }
 
 /**
- * Creates the rights of nodes, that is, users `system:node:NAME` in the group `system:nodes` (Kubernetes' node authorizer). A node may read
+ * Creates the permissions of nodes, that is, users `system:node:NAME` in the group `system:nodes` (Kubernetes' node authorizer). A node may read
  * its Node and the ConfigMaps and Secrets (by name, also as a watch), claims, volumes and service accounts that Pods bound to it reference,
- * and request tokens for these accounts. Its other rights are restricted to its own objects by admission. A Pod counts from the moment its
+ * and request tokens for these accounts. Its other permissions are restricted to its own objects by admission. A Pod counts from the moment its
  * binding is stored.
  */
 export function createNodeRights(store: Pick<Store, "list" | "watch" | "get">, rbac: Authorizer): NodeRights {

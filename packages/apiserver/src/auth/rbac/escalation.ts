@@ -16,7 +16,7 @@ export interface RoleWrite {
 }
 
 /**
- * Checks whether a write to a role or binding would grant rights that the user does not hold, unless the user may `escalate` or `bind` the
+ * Checks whether a write to a role or binding would grant permissions that the user does not hold, unless the user may `escalate` or `bind` the
  * role. Returns the error, or undefined if the write is allowed. Call it after authorization for every write in the group
  * `rbac.authorization.k8s.io`.
  */

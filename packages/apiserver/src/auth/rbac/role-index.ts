@@ -196,7 +196,7 @@ function readBinding(object: DeepReadonly<KubernetesObject>, namespace: string):
   });
 }
 
-/** Parses a meta/v1 LabelSelector. A malformed or empty one selects nothing, so that it does not grant rights by accident. */
+/** Parses a meta/v1 LabelSelector. A malformed or empty one selects nothing, so that it does not grant permissions by accident. */
 function labelMatcher(selector: unknown): LabelMatcher {
   if (!isJsonObject(selector)) return () => false;
   const wanted = isJsonObject(selector["matchLabels"]) ? Object.entries(selector["matchLabels"]) : [];

@@ -29,7 +29,7 @@ export function createTokenReviews(
   return {
     selfSubjectReview: async (object, { user }) => {
       const creationTimestamp = formatTime(options.now());
-      // kube-apiserver answers with an object of its own.
+      // kube-apiserver answers with its own object.
       return withStatus({ ...object, metadata: { creationTimestamp } }, { userInfo: userObject(user) });
     },
     tokenReview: async (object) => reviewToken(options, object),

@@ -1,6 +1,6 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 
-/** Writes a JSON value as the field `number` of a protobuf message. */
+/** Writes a JSON value as the `number` field of a protobuf message. */
 export type FieldWriter = (writer: BinaryWriter, number: number, value: unknown) => void;
 
 /**

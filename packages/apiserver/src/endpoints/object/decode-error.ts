@@ -26,7 +26,7 @@ const maxPathLength = 1_000;
 /** The names in a path. Those of a map key with dots or brackets are its parts. */
 const stepsOf = (path: string): readonly string[] => path.split(/[.[\]]+/).filter((step) => step !== "");
 
-/** Types with a decoder of their own, and the type that it reads: Go names that one. */
+/** Types with their own decoder, and the type that it reads: Go names that one. */
 const decodedTypes: Readonly<Record<string, string>> = {
   "intstr.IntOrString": "int32",
   "v1.MicroTime": "string",

@@ -101,7 +101,7 @@ beforeEach(() => {
 
 const log = (pod: string, query = ""): Promise<Answer> => send("GET", `/api/v1/namespaces/default/pods/${pod}/log${query}`);
 
-describe("a Pod on a node with a kubelet of its own", () => {
+describe("a Pod on a node with its own kubelet", () => {
   it("has its log read there, with the identity of the API server, and without other headers in the response", async () => {
     const answer = await log("there", "?tailLines=3&container=main");
     expect(answer).toMatchObject({ status: 200, body: "its log" });

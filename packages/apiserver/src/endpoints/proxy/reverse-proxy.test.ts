@@ -264,7 +264,7 @@ describe("the proxy", () => {
     }
   });
 
-  it("needs the right to use it", async () => {
+  it("needs permission to use it", async () => {
     const { status, body } = await send("GET", `${core}/pods/p/proxy/x`, undefined, "token-of-an-ordinary-user");
     expect([status, (body as { message: string }).message]).toEqual([
       403,

@@ -64,7 +64,7 @@ export async function evictPod(call: Call): Promise<Outcome> {
 }
 
 /**
- * Sets the condition `DisruptionTarget` of a Pod that is about to be deleted, so that its controller knows why (KEP-3329). Returns the
+ * Sets the `DisruptionTarget` condition of a Pod that is about to be deleted, so that its controller knows why (KEP-3329). Returns the
  * written Pod, or undefined if it has changed. A Pod that does not meet the preconditions stays as it is; its deletion reports that.
  */
 async function markDisrupted(

@@ -112,7 +112,7 @@ function decodedOptions(body: unknown): SentOptions {
 
 const unreadableType = (fault: string): Error => badRequest(`couldn't get version/kind; json parse error: ${fault}`);
 
-/** Options name their type, or leave it to the endpoint. Every API group has the kind `DeleteOptions`. */
+/** Options name their type, or leave it to the endpoint. Every API group has the `DeleteOptions` kind. */
 function requireOptionsType({ apiVersion = "", kind = "" }: JsonObject): void {
   for (const [name, value] of Object.entries({ apiVersion: apiVersion ?? "", kind: kind ?? "" })) {
     if (typeof value === "string") continue;

@@ -3,7 +3,7 @@ import type { EncodedBody } from "../encode.ts";
 
 const comma = 0x2c;
 const openBrace = 0x7b;
-/** Parts of this size take half the processor time of those of 64 KiB: most of the rest is spent per write. */
+/** Parts of this size take half the CPU time of those of 64 KiB: most of the rest is spent per write. */
 const partBytes = 256 * 1024;
 
 const listStart = (head: string): Buffer => Buffer.from(`${head.slice(0, -1)},"items":[`);

@@ -15,9 +15,9 @@ export interface ServerTls {
   readonly clientAuthority: string;
 }
 
-/** A Unix socket for clients on this machine that hold tokens. Its folder is open to the user of the server only. */
+/** A Unix socket for clients on this machine that hold tokens. Its directory is open to the user of the server only. */
 export interface LocalSocket {
-  /** At most 107 bytes. Its folder is created, and a socket that a killed server left behind is replaced. */
+  /** At most 107 bytes. Its directory is created, and a socket that a killed server left behind is replaced. */
   readonly path: string;
   /** Identifies the sender of a request on this socket. There are no client certificates. */
   readonly authenticate: Authenticate;

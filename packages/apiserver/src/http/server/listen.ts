@@ -34,10 +34,10 @@ export function listen(server: Server, port: number, address: string): Promise<v
 const maxSocketPathBytes = 107;
 
 /**
- * Listens on a Unix socket that only this user can reach. Other users cannot enter its folder, so there is no moment at which they could
+ * Listens on a Unix socket that only this user can reach. Other users cannot enter its directory, so there is no moment at which they could
  * connect.
  *
- * **Errors**: those of the file system, `ENAMETOOLONG` if the path exceeds 107 bytes, and `EPERM` if the folder exists and other users can
+ * **Errors**: those of the file system, `ENAMETOOLONG` if the path exceeds 107 bytes, and `EPERM` if the directory exists and other users can
  * enter it. The server is closed then.
  */
 export async function listenOnSocket(server: PlainServer, path: string): Promise<void> {
@@ -62,13 +62,13 @@ export async function listenOnSocket(server: PlainServer, path: string): Promise
   }
 }
 
-/** Creates a folder that only this user can enter. The mode of an existing folder is not changed: others may rely on it. */
+/** Creates a directory that only this user can enter. The mode of an existing directory is not changed: others may rely on it. */
 async function ensurePrivateFolder(folder: string): Promise<void> {
   const created = await mkdir(folder, { recursive: true, mode: 0o700 });
   const { uid, mode } = await stat(folder);
   const isOwn = process.getuid === undefined || uid === process.getuid();
   if (created !== undefined || (isOwn && (mode & 0o777) === 0o700)) return;
-  const cause = Object.assign(new Error("folder not private"), { code: "EPERM" });
+  const cause = Object.assign(new Error("directory not private"), { code: "EPERM" });
   throw new ListenError(`${folder}: must belong to this user with mode 0700`, cause);
 }
 

@@ -7,7 +7,7 @@ const maxWaiting = 128;
 
 /**
  * Serves the requests of each connection one after the other. Node's parser emits all requests of a read in one turn of the event loop, up
- * to 2,000; each request after the first waits for the response before it and begins in a turn of its own.
+ * to 2,000; each request after the first waits for the response before it and begins in its own turn.
  */
 export class PipelinedRequests {
   /** By connection with a request in progress: its last request, and what waits for the response in progress. */

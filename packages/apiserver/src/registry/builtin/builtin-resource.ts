@@ -7,7 +7,7 @@ import { builtinKindSchema } from "./builtin-schemas.ts";
 /** Verbs of stored kinds. */
 export const storedVerbs: readonly Verb[] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/** Verbs of the subresource `proxy`. */
+/** Verbs of the `proxy` subresource. */
 export const proxyVerbs: readonly Verb[] = ["create", "delete", "get", "patch", "update"];
 
 /** The definition of a built-in kind; the rest is derived. `T` is the type of its objects. */

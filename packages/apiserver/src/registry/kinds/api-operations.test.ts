@@ -167,7 +167,7 @@ describe("CertificateSigningRequests", () => {
     ]);
   });
 
-  it("need the right to approve for their signer", async () => {
+  it("need permission to approve for their signer", async () => {
     await send("POST", path, await object("e"));
     const rbac = "/apis/rbac.authorization.k8s.io/v1";
     const metadata = { name: "csr-approver" };

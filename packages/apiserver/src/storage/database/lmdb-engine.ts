@@ -43,7 +43,7 @@ export interface LmdbEngineOptions {
   readonly sync: boolean;
 }
 
-/** An {@link Engine} on LMDB in a folder. The caller makes sure that one process at a time has it open. */
+/** An {@link Engine} on LMDB in a directory. The caller makes sure that one process at a time has it open. */
 export class LmdbEngine implements Engine {
   readonly #dir: string;
   readonly #root: RootDatabase;
@@ -88,13 +88,13 @@ export class LmdbEngine implements Engine {
     return this.#position;
   }
 
-  /** Whether every value has a checksum. Data folders of earlier versions have none. */
+  /** Whether every value has a checksum. Data directories of earlier versions have none. */
   get isSealed(): boolean {
     return this.#isSealed;
   }
 
   /**
-   * Adds checksums to the values of an older data folder. It can be interrupted and repeated. `onSealed` is called before the folder
+   * Adds checksums to the values of an older data directory. It can be interrupted and repeated. `onSealed` is called before the directory
    * requires them.
    */
   async seal(onSealed: () => void): Promise<void> {
@@ -154,7 +154,7 @@ export class LmdbEngine implements Engine {
     this.#renewSnapshot();
   }
 
-  /** Writes a copy without free pages to another folder. */
+  /** Writes a copy without free pages to another directory. */
   async copyCompacted(dir: string): Promise<void> {
     await this.#root.backup(dir, true);
   }

@@ -6,7 +6,7 @@ import { StorageError } from "../storage-error.ts";
  *
  *     | 0x4b | checksum 4 | bytes |
  *
- * Values of older data folders have no checksum. None of those begins with 0x4b: objects begin with the exponent of a revision
+ * Values of older data directories have no checksum. None of those begins with 0x4b: objects begin with the exponent of a revision
  * (0x3f to 0x43), log entries with 1 or 2, JSON with 0x7b.
  */
 const sealedMark = 0x4b;

@@ -19,7 +19,7 @@ export function describeIntact({ database, journal }: Inspection): string {
   return parts.join(", ");
 }
 
-/** The error that keeps a damaged folder from being opened. */
+/** The error that keeps a damaged directory from being opened. */
 export function damageError(dir: string, inspection: Inspection): StorageError {
   const { faults } = inspection;
   const listed = faults.slice(0, maxListed).map((fault) => `  ${describeFault(fault)}`);

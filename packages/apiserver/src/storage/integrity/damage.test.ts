@@ -23,7 +23,7 @@ async function create(store: Store, index: number, bytes = 20): Promise<void> {
   if (!result.ok) throw new Error("conflict");
 }
 
-/** A folder as SIGKILL leaves it after `flushed` objects in the database and `journaled` ones in the journal. */
+/** A directory as SIGKILL leaves it after `flushed` objects in the database and `journaled` ones in the journal. */
 async function killedFolder(flushed: number, journaled: number, bytes = 20): Promise<{ dir: string; revision: number }> {
   const dir = join(root, "live");
   const before = await openStore({ dir, clock });
@@ -62,7 +62,7 @@ function recordsOf(path: string): readonly number[] {
   return offsets;
 }
 
-describe("a damaged data folder", () => {
+describe("a damaged data directory", () => {
   it.each([
     ["the first", 0],
     ["a middle", 100],

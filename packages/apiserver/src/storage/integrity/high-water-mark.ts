@@ -86,7 +86,7 @@ export class HighWaterMark {
   }
 }
 
-/** Reads the mark of a folder; undefined if both slots are unreadable or the file is missing. */
+/** Reads the mark of a directory; undefined if both slots are unreadable or the file is missing. */
 export function readHighWaterMark(dir: string): number | undefined {
   let content: Buffer;
   try {

@@ -11,9 +11,9 @@ import { highWaterMarkName, readHighWaterMark } from "./high-water-mark.ts";
 /** The LMDB file of the database. */
 export const databaseName = "data.mdb";
 
-/** Damage in a data folder. */
+/** Damage in a data directory. */
 export interface StorageFault {
-  /** The file's name in the folder. */
+  /** The file's name in the directory. */
   readonly file: string;
   readonly offset?: number;
   readonly message: string;
@@ -22,7 +22,7 @@ export interface StorageFault {
 /** What the database contains. */
 export interface DatabaseInspection {
   readonly position: Position;
-  /** 2: values have checksums, and the journal and the high-water mark must exist. 1: an older data folder. */
+  /** 2: values have checksums, and the journal and the high-water mark must exist. 1: an older data directory. */
   readonly format: 1 | 2;
   readonly objects: number;
   readonly events: number;
@@ -32,7 +32,7 @@ export interface DatabaseInspection {
   readonly usedBytes: number;
 }
 
-/** The state of a data folder. */
+/** The state of a data directory. */
 export interface Inspection {
   /** Whether nothing has been stored yet. */
   readonly isNew: boolean;
@@ -62,7 +62,7 @@ export interface InspectOptions {
 }
 
 /**
- * Checks a data folder without opening it: page structure, checksums, that no journal record is missing, and that everything acknowledged
+ * Checks a data directory without opening it: page structure, checksums, that no journal record is missing, and that everything acknowledged
  * is there. It never crashes, whatever the files contain. A torn tail of the journal, as a crash leaves it, is not damage.
  */
 export function inspectFolder(dir: string, options: InspectOptions = {}): Inspection {
@@ -74,7 +74,7 @@ export function inspectFolder(dir: string, options: InspectOptions = {}): Inspec
   options.onJournal?.(records);
   const database = inspectDatabase(dir, faults, options);
   const isMarked = hasMark || database?.format === 2;
-  // The high-water mark is written first in a new folder, so other files without a readable one have lost their content.
+  // The high-water mark is written first in a new directory, so other files without a readable one have lost their content.
   const hasOtherFiles = journalFiles.length > 0 || existsSync(join(dir, databaseName));
   const isUnwritten = highWaterMark === undefined ? !hasOtherFiles : highWaterMark <= 1;
   const isNew = database === undefined && faults.length === 0 && records.length === 0 && isUnwritten;

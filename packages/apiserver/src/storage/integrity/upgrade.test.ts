@@ -26,7 +26,7 @@ const valueOf = (index: number): Uint8Array =>
 const eventOf = (index: number): Uint8Array =>
   encodeLogEntry({ type: "put", timeMs: 0, key: keyOf(index), previousRevision: 0, previousBytes: undefined });
 
-/** A folder as versions without checksums wrote it: objects 2 to 5 in the database, 6 to 8 in the journal. */
+/** A directory as versions without checksums wrote it: objects 2 to 5 in the database, 6 to 8 in the journal. */
 async function writeOldFolder(): Promise<void> {
   const root = open({ path: dir, maxDbs: 4, overlappingSync: false, encoding: "binary" });
   const objects = root.openDB({ name: "objects", encoding: "binary" });
@@ -53,7 +53,7 @@ async function writeOldFolder(): Promise<void> {
   writeFileSync(join(dir, "journal-1"), Buffer.alloc(0));
 }
 
-it("opens a data folder without checksums, and adds them", async () => {
+it("opens a data directory without checksums, and adds them", async () => {
   await writeOldFolder();
   expect(inspectFolder(dir)).toMatchObject({ faults: [], revision: 8, database: { format: 1, objects: 4 } });
   const clock = createVirtualClock();

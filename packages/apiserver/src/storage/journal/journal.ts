@@ -30,7 +30,7 @@ export class Journal {
   #active: JournalFile;
   #other: JournalFile;
 
-  /** Opens the journal in a folder and creates missing files. */
+  /** Opens the journal in a directory and creates missing files. */
   constructor(options: JournalOptions) {
     const { dir, fileBytes = 1024 * 1024, isFlushed = true, writeAt = isFlushed ? writeThrough : writeToMemory } = options;
     const open = (name: string): JournalFile => new JournalFile(join(dir, name), { fileBytes, isFlushed, writeAt });

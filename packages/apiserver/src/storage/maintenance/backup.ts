@@ -20,10 +20,10 @@ export interface ProgressOptions {
 const progressStep = 1_000;
 
 /**
- * Writes the state of one resourceVersion to a new file, also while a server runs on the folder and writes. Events are not part of a
+ * Writes the state of one resourceVersion to a new file, also while a server runs on the directory and writes. Events are not part of a
  * backup.
  *
- * **Errors**: rejects with a `StorageError`: `Damaged` if the folder is damaged, `NotEmpty` if the file exists, `Missing` if the folder
+ * **Errors**: rejects with a `StorageError`: `Damaged` if the directory is damaged, `NotEmpty` if the file exists, `Missing` if the directory
  * does not exist.
  */
 export async function backupStorage(dir: string, path: string, options: ProgressOptions = {}): Promise<BackupSummary> {
@@ -44,7 +44,7 @@ export async function backupStorage(dir: string, path: string, options: Progress
   });
 }
 
-/** Writes all intact objects of a folder: those of the database, changed by the journal. */
+/** Writes all intact objects of a directory: those of the database, changed by the journal. */
 export function writeState(
   dir: string,
   writer: BackupWriter,

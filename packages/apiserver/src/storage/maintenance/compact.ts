@@ -15,7 +15,7 @@ export interface CompactResult {
 /**
  * Rewrites the database without free pages, which returns their space to the file system. Nothing else changes.
  *
- * **Errors**: rejects with a `StorageError`: `InUse` if a server has the folder open, `Damaged` if it is damaged, `Missing` if it does not
+ * **Errors**: rejects with a `StorageError`: `InUse` if a server has the directory open, `Damaged` if it is damaged, `Missing` if it does not
  * exist.
  */
 export async function compactStorage(dir: string): Promise<CompactResult> {

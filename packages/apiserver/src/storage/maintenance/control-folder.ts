@@ -15,14 +15,14 @@ import { setTimeout as pause } from "node:timers/promises";
 import { livingOwner } from "../folder-lock.ts";
 import { StorageError, type StorageErrorCode } from "../storage-error.ts";
 
-/** What the owner of a data folder does for other processes. The results are JSON. */
+/** What the owner of a data directory does for other processes. The results are JSON. */
 export interface ControlHandlers {
   /** Writes a backup to an absolute path. */
   backup(path: string): Promise<unknown>;
   verify(): Promise<unknown>;
 }
 
-/** A request to the owner of a data folder. */
+/** A request to the owner of a data directory. */
 export type ControlRequest = { readonly kind: "backup"; readonly path: string } | { readonly kind: "verify" };
 
 type Answer = { readonly result: unknown } | { readonly error: { readonly message: string; readonly code?: StorageErrorCode } };
@@ -36,7 +36,7 @@ const acceptTimeoutMs = 10_000;
 const checkIntervalMs = 200;
 
 /**
- * Requests of other processes to the owner of a data folder, as files in a subfolder: `request-ID` is removed when it is accepted, then
+ * Requests of other processes to the owner of a data directory, as files in a subfolder: `request-ID` is removed when it is accepted, then
  * `answer-ID` is written. Backups of a running server go through it, because only the process that writes can hold a state without
  * disturbing the database. Files need no listener, and every user who can write them can read all data anyway.
  */
@@ -55,7 +55,7 @@ export class ControlFolder {
     watcher.unref();
   }
 
-  /** Starts serving requests; undefined if the folder cannot be created or watched, which costs only online backups. */
+  /** Starts serving requests; undefined if the directory cannot be created or watched, which costs only online backups. */
   static open(dir: string, handlers: ControlHandlers): ControlFolder | undefined {
     const path = join(dir, folderName);
     try {
@@ -113,7 +113,7 @@ function writeWhole(folder: string, name: string, text: string): void {
 }
 
 /**
- * Sends a request to the process that owns a data folder.
+ * Sends a request to the process that owns a data directory.
  *
  * **Errors**: rejects with the owner's error, or with a `StorageError` `InUse` if the owner does not answer.
  */

@@ -33,7 +33,7 @@ async function put(store: Store, key: string, data: string): Promise<number> {
 
 const open = (at = dir): Promise<Store> => openStore({ dir: at, clock });
 
-/** What a folder holds: `key@revision`. */
+/** What a directory holds: `key@revision`. */
 async function contentOf(at: string): Promise<{ revision: number; keys: readonly string[] }> {
   const store = await open(at);
   const keys = store.list("").items.map(({ key, revision }) => `${key}@${revision}`);
@@ -42,7 +42,7 @@ async function contentOf(at: string): Promise<{ revision: number; keys: readonly
   return { revision, keys };
 }
 
-/** Writes `count` objects, the last 20 of which only the journal has, and leaves the folder as SIGKILL does. */
+/** Writes `count` objects, the last 20 of which only the journal has, and leaves the directory as SIGKILL does. */
 async function killedFolder(count: number): Promise<number> {
   const live = join(root, "live");
   let store = await open(live);
@@ -64,7 +64,7 @@ function flip(path: string, offset: number): void {
 }
 
 describe("verifyStorage", () => {
-  it("reports an intact folder, also while it is in use", async () => {
+  it("reports an intact directory, also while it is in use", async () => {
     const revision = await killedFolder(60);
     expect(await verifyStorage(dir)).toMatchObject({
       isHealthy: true,
@@ -91,7 +91,7 @@ describe("verifyStorage", () => {
 });
 
 describe("backupStorage and restoreStorage", () => {
-  it("copy the state of one revision to an empty folder, where resourceVersions continue", async () => {
+  it("copy the state of one revision to an empty directory, where resourceVersions continue", async () => {
     const revision = await killedFolder(60);
     const file = join(root, "backup");
     expect(await backupStorage(dir, file)).toEqual({ revision, objects: 60 });
@@ -127,7 +127,7 @@ describe("backupStorage and restoreStorage", () => {
     expect((await contentOf(`${dir}.replaced`)).revision).toBe(revision);
   });
 
-  it("reject a damaged backup wherever it is altered or cut off, and leave the folder alone", async () => {
+  it("reject a damaged backup wherever it is altered or cut off, and leave the directory alone", async () => {
     await killedFolder(60);
     const file = join(root, "backup");
     await backupStorage(dir, file);
@@ -148,7 +148,7 @@ describe("backupStorage and restoreStorage", () => {
 });
 
 describe("repairStorage", () => {
-  it("leaves an intact folder alone", async () => {
+  it("leaves an intact directory alone", async () => {
     const revision = await killedFolder(60);
     expect(await repairStorage(dir)).toEqual({ isRepaired: false, objects: 60, revision, faults: [], lost: [] });
     expect(existsSync(`${dir}.replaced`)).toBe(false);
@@ -244,7 +244,7 @@ describe("compactStorage", () => {
     expect(await verifyStorage(dir)).toMatchObject({ isHealthy: true });
   });
 
-  it("rejects a damaged folder", async () => {
+  it("rejects a damaged directory", async () => {
     await killedFolder(60);
     flip(join(dir, "data.mdb"), 24);
     const failure = await compactStorage(dir).catch((error: unknown) => error);

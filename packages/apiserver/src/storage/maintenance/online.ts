@@ -7,7 +7,7 @@ import type { ControlHandlers } from "./control-folder.ts";
 /** Objects or events per turn of the event loop. */
 const slice = 500;
 
-/** What the owner of a folder finds when it reads everything. */
+/** What the owner of a directory finds when it reads everything. */
 export interface OnlineReport {
   readonly revision: number;
   readonly objects: number;

@@ -20,11 +20,11 @@ export interface LostData {
 
 /** What {@link repairStorage} did. */
 export interface RepairResult {
-  /** False if there was nothing to repair; the folder is then unchanged. */
+  /** False if there was nothing to repair; the directory is then unchanged. */
   readonly isRepaired: boolean;
   /** Objects kept. */
   readonly objects: number;
-  /** The resourceVersion at which the folder continues. */
+  /** The resourceVersion at which the directory continues. */
   readonly revision: number;
   readonly faults: readonly StorageFault[];
   readonly lost: readonly LostData[];
@@ -48,9 +48,9 @@ class RepairWriter extends BackupWriter {
 
 /**
  * Replaces damaged data with everything of it that is intact, and lists the rest. Intact journal records are applied even after missing ones.
- * The damaged files are kept in a folder beside it. ResourceVersions continue after the last issued one, and watches from older ones expire.
+ * The damaged files are kept in a directory beside it. ResourceVersions continue after the last issued one, and watches from older ones expire.
  *
- * **Errors**: rejects with a `StorageError`: `InUse` if a server has the folder open, `Missing` if the folder does not exist.
+ * **Errors**: rejects with a `StorageError`: `InUse` if a server has the directory open, `Missing` if the directory does not exist.
  */
 export async function repairStorage(dir: string, options: ProgressOptions = {}): Promise<RepairResult> {
   requireFolder(dir);

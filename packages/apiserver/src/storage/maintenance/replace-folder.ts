@@ -20,19 +20,19 @@ import type { BackupEntry } from "./backup-file.ts";
 import { readBackup } from "./backup-file.ts";
 import type { ProgressOptions } from "./backup.ts";
 
-/** The files of a data folder that hold data. */
+/** The files of a data directory that hold data. */
 const dataFiles = [highWaterMarkName, databaseName, ...journalFileNames];
 
-/** Whether a folder has data. */
+/** Whether a directory has data. */
 export function hasData(dir: string): boolean {
   return dataFiles.some((name) => existsSync(join(dir, name)));
 }
 
 /**
- * Replaces the data of a folder with the objects of a backup at `revision`. Events are dropped, so that watches from older revisions
- * expire. The old files, if there are any, are kept in a new folder beside it, whose path is returned.
+ * Replaces the data of a directory with the objects of a backup at `revision`. Events are dropped, so that watches from older revisions
+ * expire. The old files, if there are any, are kept in a new directory beside it, whose path is returned.
  *
- * **Guarantees**: after a crash at any point the folder either has its old data, or does not open until this is repeated, or has the new
+ * **Guarantees**: after a crash at any point the directory either has its old data, or does not open until this is repeated, or has the new
  * data.
  */
 export async function replaceData(
@@ -84,7 +84,7 @@ function batchOf(objects: readonly BackupEntry[], position: Position): Batch {
   return { objects, log: [], position, dropAfter: position.compacted };
 }
 
-/** Links the files of a folder into a new one beside it. */
+/** Links the files of a directory into a new one beside it. */
 function keepFiles(dir: string): string {
   let kept = `${dir}.replaced`;
   for (let number = 2; existsSync(kept); number++) kept = `${dir}.replaced-${number}`;
@@ -94,7 +94,7 @@ function keepFiles(dir: string): string {
   return kept;
 }
 
-/** Flushes the entries of a folder to disk. */
+/** Flushes the entries of a directory to disk. */
 export function flushFolder(dir: string): void {
   const folder = openSync(dir, "r");
   try {

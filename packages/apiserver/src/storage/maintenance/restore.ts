@@ -8,7 +8,7 @@ import { withLockedFolder } from "./running-folder.ts";
 
 /** Options of {@link restoreStorage}. */
 export interface RestoreOptions extends ProgressOptions {
-  /** Replace existing data, which is kept in a folder beside it. Default false. */
+  /** Replace existing data, which is kept in a directory beside it. Default false. */
   readonly force?: boolean;
 }
 
@@ -17,7 +17,7 @@ export interface RestoreResult {
   readonly objects: number;
   /** The resourceVersion of the backup. */
   readonly backupRevision: number;
-  /** The resourceVersion at which the folder continues. */
+  /** The resourceVersion at which the directory continues. */
   readonly revision: number;
   /** Where the replaced data is. */
   readonly replaced?: string;
@@ -30,11 +30,11 @@ export interface RestoreResult {
 export const unknownRevisions = 1_000_000_000;
 
 /**
- * Restores a backup into an empty folder or, with `force`, in place of existing data. ResourceVersions continue after the last issued one,
+ * Restores a backup into an empty directory or, with `force`, in place of existing data. ResourceVersions continue after the last issued one,
  * and watches from older ones expire.
  *
- * **Errors**: rejects with a `StorageError`: `InUse` if a server has the folder open, `NotEmpty` without `force` if it has data, `Damaged` if
- * the backup is damaged; the folder is then unchanged.
+ * **Errors**: rejects with a `StorageError`: `InUse` if a server has the directory open, `NotEmpty` without `force` if it has data, `Damaged` if
+ * the backup is damaged; the directory is then unchanged.
  */
 export async function restoreStorage(dir: string, path: string, options: RestoreOptions = {}): Promise<RestoreResult> {
   const summary: BackupSummary = readBackup(path, () => undefined);
@@ -42,7 +42,7 @@ export async function restoreStorage(dir: string, path: string, options: Restore
   return withLockedFolder(dir, async () => {
     const isReplacing = hasData(dir);
     if (isReplacing && options.force !== true) {
-      throw new StorageError("NotEmpty", `${dir} has data: restore into an empty folder, or replace the data with --force`);
+      throw new StorageError("NotEmpty", `${dir} has data: restore into an empty directory, or replace the data with --force`);
     }
     const known = isReplacing ? newestRevision(inspectFolder(dir)) : undefined;
     const revision = nextRevision(known, summary.revision);

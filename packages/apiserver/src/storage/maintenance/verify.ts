@@ -9,7 +9,7 @@ import { requireFolder } from "./running-folder.ts";
 export interface StorageReport {
   readonly dir: string;
   readonly isHealthy: boolean;
-  /** The process that has the folder open. */
+  /** The process that has the directory open. */
   readonly owner?: number;
   /** The newest resourceVersion that can be recovered without a gap. */
   readonly revision: number;
@@ -29,9 +29,9 @@ export interface StorageReport {
 }
 
 /**
- * Checks every page and checksum of a data folder. While a server runs on it, the server reads all of its objects and events instead.
+ * Checks every page and checksum of a data directory. While a server runs on it, the server reads all of its objects and events instead.
  *
- * **Errors**: rejects with a `StorageError` `Missing` if the folder does not exist.
+ * **Errors**: rejects with a `StorageError` `Missing` if the directory does not exist.
  */
 export async function verifyStorage(dir: string): Promise<StorageReport> {
   requireFolder(dir);

@@ -26,7 +26,7 @@ interface RunOptions {
 
 /**
  * Sends the requests of a scenario and compares the responses with the recorded ones. Resolves to the differences, one line each; empty if
- * the server conforms. `run` is a unique name for this run. `token` belongs to a user with all rights; empty if the connection has a certificate
+ * the server conforms. `run` is a unique name for this run. `token` belongs to a user with all permissions; empty if the connection has a certificate
  * of such a user. Results are awaited for `patienceMs` even if the recording says less. Default: {@link minTimeoutMs}.
  */
 export function runScenario(api: ApiConnection, scenario: Scenario, options: RunOptions): Promise<readonly string[]> {

@@ -15,7 +15,7 @@ export interface MountRequest {
   readonly container: ContainerView;
   readonly attempt: number;
   readonly env: Readonly<Record<string, string>>;
-  /** Volume folders by name. */
+  /** Volume directories by name. */
   readonly volumes: ReadonlyMap<string, string>;
   /** Whether the runtime is not the node's own processes. */
   readonly isIsolated: boolean;
@@ -33,7 +33,7 @@ export async function containerMounts(node: NodeContext, request: MountRequest):
   const podDir = join(node.podsDir, pod.metadata.uid ?? "");
   const mounts: Mount[] = [];
   for (const [index, mount] of (container.volumeMounts ?? []).entries()) {
-    // A process on a node without the right to mount can do without the token that it did not ask for.
+    // A process on a node without permission to mount can do without the token that it did not ask for.
     if (!node.canMount && !request.isIsolated && isAddedMount(mount)) continue;
     const folder = volumes.get(mount.name);
     if (folder === undefined) throw configError(`volumeMounts: volume ${JSON.stringify(mount.name)} not found`);
@@ -59,7 +59,7 @@ async function subPathSource(
   if (!isInside(subPath)) throw configError(`volumeMounts: subPath ${JSON.stringify(subPath)} must stay within the volume`);
   const owner = { podUid: pod.metadata.uid ?? "", container: container.name, attempt };
   if (node.subPaths !== undefined) return node.subPaths.bind(owner, index, folder, subPath);
-  // Without the right to mount, a path has to do. Only the kubelet can change links in the volumes that it writes.
+  // Without permission to mount, a path has to do. Only the kubelet can change links in the volumes that it writes.
   if (isIsolated && !isReadOnly) {
     throw configError(
       `volumeMounts: subPath ${JSON.stringify(subPath)} of a writable volume requires a node that runs as root`,

@@ -33,7 +33,7 @@ function texts(data: ReadonlyMap<string, Uint8Array> | undefined): Record<string
 /** The resources of a Pod that a container's program uses. */
 export interface ContainerSetup {
   readonly podIP: string;
-  /** Volume folders by name. */
+  /** Volume directories by name. */
   readonly volumes: ReadonlyMap<string, string>;
   readonly driver: Driver["name"];
   /** Undefined if the runtime has no image of this name. */
@@ -144,7 +144,7 @@ interface Attempt {
   readonly container: ContainerView;
   readonly attempt: number;
   readonly setup: ContainerSetup;
-  /** Whether the program has a file system of its own. */
+  /** Whether the program has its own file system. */
   readonly isIsolated: boolean;
   /** Whether root in the Pod is another user outside of it. */
   readonly hasPrivateUser: boolean;
@@ -167,7 +167,7 @@ function environmentOf(attempt: Attempt, hostsFile: string): Promise<Environment
     nodeLimits: node.capacity,
     base: {
       PATH: defaultPath,
-      // With an image, the runtime takes HOME from the image's /etc/passwd; a private user has the work folder.
+      // With an image, the runtime takes HOME from the image's /etc/passwd; a private user has the work directory.
       ...(image === undefined && !hasPrivateUser ? { HOME: "/root" } : {}),
       ...(container.tty === true && { TERM: "xterm" }),
       ...image?.env,
@@ -197,7 +197,7 @@ async function mountsOf(
   const ownFiles = isIsolated ? await networkFiles(node, pod, setup.podIP) : [];
   const files = ownFiles.length > 0 ? ownFiles : [{ source: hostsFile, path: "/etc/hosts", readOnly: true }];
   for (const file of files) {
-    // Without the right to mount, programs find the names of Services in the file named by KEELSON_HOSTS.
+    // Without permission to mount, programs find the names of Services in the file named by KEELSON_HOSTS.
     const isHidden = mounts.some(({ path }) => path === file.path || path === "/etc");
     if ((node.canMount || isIsolated) && !isHidden) mounts.push(file);
   }
@@ -205,7 +205,7 @@ async function mountsOf(
 }
 
 /**
- * Prepares a process that mounts its volumes: checks that its command can be executed, creates the scratch folder of its mount namespace
+ * Prepares a process that mounts its volumes: checks that its command can be executed, creates the scratch directory of its mount namespace
  * and writes the script that mounts. The program creates `marker` once everything is mounted.
  */
 async function prepareMounting(
@@ -221,7 +221,7 @@ async function prepareMounting(
   if (!node.canMount) {
     throw new ContainerError(
       "CreateContainerConfigError",
-      `container ${JSON.stringify(container.name)} mounts volumes, but this node cannot mount: run it as root with the right to create mount namespaces, or remove volumeMounts`,
+      `container ${JSON.stringify(container.name)} mounts volumes, but this node cannot mount: run it as root with permission to create mount namespaces, or remove volumeMounts`,
     );
   }
   const { user, cwd, env, mounts } = program;

@@ -1,7 +1,7 @@
 import { configError } from "./container-error.ts";
 
 /**
- * The most characters of an expanded value, and of all of a container together. The kernel rejects fewer, with an error of its own; this
+ * The most characters of an expanded value, and of all of a container together. The kernel rejects fewer, with its own error; this
  * limit keeps values that double each other from filling the memory of the node.
  */
 const maxCharacters = 4 * 1024 * 1024;

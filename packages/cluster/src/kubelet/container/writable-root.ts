@@ -19,7 +19,7 @@ interface RootRequest {
 }
 
 /**
- * A writable copy of the root of a container's image, in the Pod's folder. Undefined if the container keeps the image's own, read-only:
+ * A writable copy of the root of a container's image, in the Pod's directory. Undefined if the container keeps the image's own, read-only:
  * it asks for that, or the node cannot mount.
  */
 export async function writableRoot(

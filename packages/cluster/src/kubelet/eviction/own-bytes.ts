@@ -4,7 +4,7 @@ import type { MeasureDiskUsage } from "./disk-usage.ts";
 const timeoutMs = 60_000;
 
 /**
- * The bytes below a folder that the node wrote for a container, before it starts. Undefined if they cannot be measured, which must not keep the
+ * The bytes below a directory that the node wrote for a container, before it starts. Undefined if they cannot be measured, which must not keep the
  * container from its writable root. If there are too many files, the result is 0: otherwise such an image would escape the Pod's limits.
  */
 export async function measureOwnBytes(measure: MeasureDiskUsage, folder: string): Promise<number | undefined> {

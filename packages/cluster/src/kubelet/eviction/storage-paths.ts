@@ -7,7 +7,7 @@ import { isLocalVolume, type StorageLimits } from "./storage-decision.ts";
 import type { PodView } from "../pod/pod-view.ts";
 import { ownedMarker } from "../volumes/root-overlay.ts";
 
-/** The folders and files of a container on the node's disk. */
+/** The directories and files of a container on the node's disk. */
 export interface ContainerPaths {
   readonly name: string;
   /** Logs, working directory, writable root and termination message. */
@@ -25,7 +25,7 @@ export interface StoragePaths {
 /** The Pod whose paths are determined. */
 export interface StoredPod {
   readonly pod: PodView;
-  /** The Pod's folder on its node. */
+  /** The Pod's directory on its node. */
   readonly folder: string;
   /** The containers and their current attempts. */
   readonly containers: readonly { readonly name: string; readonly attempt: number }[];

@@ -50,7 +50,7 @@ test("shows the usage of the node and of each container, sampled every 15 s", as
   metrics.stop();
 });
 
-test("counts the processor time of containers for metrics-server, from zero when a container restarts", async () => {
+test("counts the CPU time of containers for metrics-server, from zero when a container restarts", async () => {
   const clock = createVirtualClock(Date.UTC(2030, 0, 1));
   let main = program(500, 4_096);
   const metrics = new ResourceMetrics({

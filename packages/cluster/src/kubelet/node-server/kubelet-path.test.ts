@@ -42,6 +42,6 @@ test.each([
   "/exec/a/p/u/main/x",
   "/constructor/a/p/main",
   "/run/a/p/main",
-])("%s requires the right to use the whole kubelet API, and is not found", (url) => {
+])("%s requires permission to use the whole kubelet API, and is not found", (url) => {
   expect(parseKubeletPath(url)).toEqual({ subresource: "proxy", podUrl: undefined });
 });

@@ -4,7 +4,7 @@ import { type Status, statusError } from "@keelson/api-machinery";
 import type { AuthenticatedUser, ClusterIdentities } from "@keelson/controller/access";
 import type { KubeletRequest } from "./kubelet-path.ts";
 
-/** The cluster's users and their rights, as its API server reviews them. */
+/** The cluster's users and their permissions, as its API server reviews them. */
 export type CallerReviews = Pick<ClusterIdentities, "authenticate" | "isAllowed">;
 
 /** The verb of an HTTP method in RBAC rules. */

@@ -99,7 +99,7 @@ describe("the kubelet API", () => {
     expect(calls).toEqual([]);
   });
 
-  it("rejects users without the right to use this node's kubelet API, and names it", async () => {
+  it("rejects users without permission to use this node's kubelet API, and names it", async () => {
     const { status, body } = await send(log, bearer("token-of-mallory"));
     expect([status, body]).toEqual([403, "Forbidden (user=mallory, verb=get, resource=nodes, subresource(s)=[proxy])"]);
     const resourceAttributes = { verb: "get", version: "v1", resource: "nodes", subresource: "proxy", name: "here" };
@@ -114,7 +114,7 @@ describe("the kubelet API", () => {
     expect((await send("/pods", bearer("token-of-reader"))).status).toBe(404);
   });
 
-  it("serves resource usage to users with the right to use metrics of the Node", async () => {
+  it("serves resource usage to users with permission to use metrics of the Node", async () => {
     const { body } = await send("/metrics/resource", bearer("token-of-mallory"));
     expect(body).toContain("subresource(s)=[metrics]");
     const figures = { status: 200, body: "node_cpu_usage_seconds_total 1 2\n" };

@@ -20,7 +20,7 @@ export interface HostAlias {
   readonly hostnames?: readonly string[] | undefined;
 }
 
-/** The first line of the files of Pods with an address of their own, as the kubelet writes it. */
+/** The first line of the files of Pods with their own address, as the kubelet writes it. */
 export const podHeader = "# Kubernetes-managed hosts file.\n";
 /** The first line of the files of Pods on the host's network. */
 const hostNetworkHeader = "# Kubernetes-managed hosts file (host network).\n";

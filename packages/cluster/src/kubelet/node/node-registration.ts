@@ -154,11 +154,11 @@ export interface RegistrationOptions {
   readonly taints: readonly Taint[];
   /** The port of the kubelet's HTTPS API. Undefined: not served. */
   readonly serverPort: number | undefined;
-  /** Whether NetworkPolicies are enforced, which the condition `NetworkPolicyEnforced` shows. */
+  /** Whether NetworkPolicies are enforced, which the `NetworkPolicyEnforced` condition shows. */
   readonly enforcesPolicies: boolean;
   /** When Pods are evicted, which decides what they may request. */
   readonly thresholds: Thresholds;
-  /** Whether the node is low on disk space, which the condition `DiskPressure` shows. */
+  /** Whether the node is low on disk space, which the `DiskPressure` condition shows. */
   readonly hasDiskPressure: () => boolean;
 }
 

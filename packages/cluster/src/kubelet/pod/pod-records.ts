@@ -13,13 +13,13 @@ export interface PodRecord {
   readonly actuated?: Readonly<Record<string, { readonly attempt: number; readonly resources: Resources }>>;
 }
 
-/** The records of the Pods of a node: a file in the folder of each Pod. */
+/** The records of the Pods of a node: a file in the directory of each Pod. */
 export class PodRecords {
   readonly #dir: string;
   readonly #records = new Map<string, PodRecord>();
   readonly #writes = new Map<string, Promise<void>>();
 
-  /** `dir` has one folder per Pod, named by its uid. */
+  /** `dir` has one directory per Pod, named by its uid. */
   constructor(dir: string) {
     this.#dir = dir;
   }
@@ -31,7 +31,7 @@ export class PodRecords {
         const record = JSON.parse(await readFile(join(this.#dir, uid, "pod.json"), "utf8")) as PodRecord;
         if (accept(uid, record)) this.#records.set(uid, record);
       } catch {
-        // The folder was being created or removed. It is recreated if the Pod still exists.
+        // The directory was being created or removed. It is recreated if the Pod still exists.
       }
     }
   }
@@ -71,7 +71,7 @@ export class PodRecords {
     await this.#writes.get(uid)?.catch(() => {});
   }
 
-  /** Forgets a Pod, whose folder may be removed once this resolves. */
+  /** Forgets a Pod, whose directory may be removed once this resolves. */
   async forget(uid: string): Promise<void> {
     this.#records.delete(uid);
     await this.settled(uid);

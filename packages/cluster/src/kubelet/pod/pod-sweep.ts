@@ -25,8 +25,8 @@ interface PodResources {
 }
 
 /**
- * Stops programs and removes folders of Pods that were deleted while no kubelet ran. A removal that fails is logged and does not stop
- * the others. `onRemove` is called before a Pod's folder is removed.
+ * Stops programs and removes directories of Pods that were deleted while no kubelet ran. A removal that fails is logged and does not stop
+ * the others. `onRemove` is called before a Pod's directory is removed.
  */
 export async function sweepDeletedPods(
   node: SweptNode,

@@ -6,7 +6,7 @@ import { qosClass } from "./qos-class.ts";
 const guaranteed = -997;
 const bestEffort = 1000;
 
-/** Priority of `system-cluster-critical`. With the class `system-node-critical` a Pod is killed last too. */
+/** Priority of `system-cluster-critical`. With the `system-node-critical` class a Pod is killed last too. */
 const criticalPriority = 2_000_000_000;
 
 /**

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { watchFile } from "./file-watch.ts";
 
-test("reports a file that appears, disappears or is replaced, including its parent folders", async () => {
+test("reports a file that appears, disappears or is replaced, including its parent directories", async () => {
   const base = mkdtempSync(join(tmpdir(), "keelson-watch-"));
   const seen: boolean[] = [];
   const path = join(base, "a", "b", "socket");

@@ -7,7 +7,7 @@ export interface FileWatch {
 }
 
 /**
- * Calls `onChange` when a file appears, disappears or is replaced, including through changes of its parent folders, until closed. The
+ * Calls `onChange` when a file appears, disappears or is replaced, including through changes of its parent directories, until closed. The
  * initial state is not reported.
  */
 export function watchFile(path: string, onChange: (exists: boolean) => void): FileWatch {
@@ -23,11 +23,11 @@ export function watchFile(path: string, onChange: (exists: boolean) => void): Fi
       watcher = watch(folder, { persistent: false }, () => check());
       watcher.on("error", () => check());
     } catch {
-      // The folder was removed in between; its parent is watched instead.
+      // The directory was removed in between; its parent is watched instead.
       if (folder !== dirname(folder)) queueMicrotask(check);
       return;
     }
-    // Catches a file, or a folder closer to it, that appeared before the watch was established.
+    // Catches a file, or a directory closer to it, that appeared before the watch was established.
     const found = identityOf(path);
     if (found !== known) {
       known = found;

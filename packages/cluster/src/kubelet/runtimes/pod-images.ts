@@ -10,7 +10,7 @@ import {
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 import { ContainerError } from "../container/container-error.ts";
 
-/** An image of a container: a containerd's, or one whose files are in the folder `root`. */
+/** An image of a container: a containerd's, or one whose files are in the directory `root`. */
 export type PodImage = ContainerImage | UnpackedImage;
 
 /** The images of a runtime by full name. */

@@ -35,7 +35,7 @@ export interface PodRuntimesOptions {
   readonly clock: Clock;
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-  /** Whether Pods may run as bare processes, with the rights of this process. Default true. */
+  /** Whether Pods may run as bare processes, with the permissions of this process. Default true. */
   readonly allowsProcess?: boolean;
   /** Imported images for `bubblewrap`. Default: none. */
   readonly unpacked?: Pick<UnpackedImages, "find">;

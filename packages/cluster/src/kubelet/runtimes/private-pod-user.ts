@@ -14,7 +14,7 @@ export interface PrivatePodUser {
  * capabilities would still own all files of the host's root, and be root to servers on abstract sockets. So these containers run as an
  * unprivileged user id that appears as root inside. The Pods of a namespace share it, because they share volumes.
  *
- * Pods with host paths, which only users with the right to run processes can create, keep the node's user. So do all Pods of a node
+ * Pods with host paths, which only users with permission to run processes can create, keep the node's user. So do all Pods of a node
  * that cannot change users.
  */
 export function privatePodUser(

@@ -14,7 +14,7 @@ export interface PodPort {
 const protocol = "portforward.k8s.io";
 
 /**
- * Connects to a port of a Pod through the API server (`pods/portforward`). Uses a connection of its own, so that a slow reader blocks
+ * Connects to a port of a Pod through the API server (`pods/portforward`). Uses its own connection, so that a slow reader blocks
  * no other. Rejects with a StatusError if the API server rejects the request.
  */
 export async function openPodPort(

@@ -14,7 +14,7 @@ export function isInside(path: string): boolean {
 }
 
 /**
- * Replaces the files of a folder atomically, as the kubelet's AtomicWriter does: files are in a versioned folder that `..data` points
+ * Replaces the files of a directory atomically, as the kubelet's AtomicWriter does: files are in a versioned directory that `..data` points
  * to, visible names are links through `..data`, and one rename switches versions. A reader sees the old files or the new ones, never
  * a mix. Does nothing if `version` is current.
  */

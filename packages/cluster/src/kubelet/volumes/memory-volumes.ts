@@ -23,13 +23,13 @@ export function memoryVolumeBytes(pod: PodView, sizeLimit: string | undefined, n
   return Math.max(1, Math.floor(sizeBytes));
 }
 
-/** Mounts a file system in memory at a folder, unless it is mounted. Needs the right to mount. */
+/** Mounts a file system in memory at a directory, unless it is mounted. Needs permission to mount. */
 export async function mountMemory(folder: string, sizeBytes: number): Promise<void> {
   if (isMountPoint(folder)) return;
   await run("mount", ["--no-canonicalize", "-t", "tmpfs", "-o", `size=${sizeBytes},mode=0777,nosuid,nodev`, "tmpfs", folder]);
 }
 
-/** Removes the folder of a Pod with its volumes in memory, and whatever is mounted on the folder itself. */
+/** Removes the directory of a Pod with its volumes in memory, and whatever is mounted on the directory itself. */
 export async function removePodFolder(folder: string): Promise<void> {
   for (const path of mountPointsBelow(folder)) await unmount(path);
   while (isMountPoint(folder)) await unmount(folder);

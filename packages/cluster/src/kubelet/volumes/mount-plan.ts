@@ -1,7 +1,7 @@
 import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** A file or folder to mount at an absolute path of a container. */
+/** A file or directory to mount at an absolute path of a container. */
 export interface Mount {
   readonly source: string;
   readonly path: string;
@@ -24,7 +24,7 @@ export const hostPaths: HostPaths = {
 /** Options of {@link mountScript}. */
 export interface MountScriptOptions {
   readonly mounts: readonly Mount[];
-  /** An empty folder of the container's own, on which auxiliary mounts are made. */
+  /** An empty directory of the container's own, on which auxiliary mounts are made. */
   readonly scratch: string;
   /** A file that receives a line once everything is mounted and the program is about to run. */
   readonly marker: string;
@@ -52,9 +52,9 @@ export function mountedCommand(options: {
 
 /**
  * Builds the script that mounts volumes and then executes the program. Volumes appear at their absolute `mountPath`, in a private mount
- * namespace (`unshare -m`), so this requires the right to mount. If `mountPath` exists on the machine, the volume is bound over it. If
- * not, the machine's files stay unchanged: the nearest existing folder becomes an overlay private to the program, and for a path directly
- * below `/` the program's root is rebuilt from bind mounts of the machine's top-level folders. All of it disappears with the namespace.
+ * namespace (`unshare -m`), so this requires permission to mount. If `mountPath` exists on the machine, the volume is bound over it. If
+ * not, the machine's files stay unchanged: the nearest existing directory becomes an overlay private to the program, and for a path directly
+ * below `/` the program's root is rebuilt from bind mounts of the machine's top-level directories. All of it disappears with the namespace.
  *
  * The user changes after the mounts (`chroot --userspec`).
  */
@@ -114,7 +114,7 @@ export function mountScript(options: MountScriptOptions): string {
   return lines.join("\n");
 }
 
-/** The target of a mount with links resolved, and the folder to overlay if the target does not exist. */
+/** The target of a mount with links resolved, and the directory to overlay if the target does not exist. */
 function mountTarget(path: string, host: HostPaths): { readonly target: string; readonly shadow?: string } {
   const resolved = host.resolve(path);
   if (resolved !== undefined) return { target: resolved };

@@ -9,9 +9,9 @@ import { removePodFolder } from "./memory-volumes.ts";
 import { hasTokenVolume, withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
-/** The folder of a Pod on its node, with its volumes, and its network namespace if it has one. All operations on it are serialized. */
+/** The directory of a Pod on its node, with its volumes, and its network namespace if it has one. All operations on it are serialized. */
 export class PodFolder {
-  /** The absolute path of the folder. */
+  /** The absolute path of the directory. */
   readonly path: string;
   readonly #node: NodeContext;
   readonly #podIP: string;
@@ -27,7 +27,7 @@ export class PodFolder {
     this.#podIP = podIP;
   }
 
-  /** Volume folders by name, as of the last successful preparation. */
+  /** Volume directories by name, as of the last successful preparation. */
   get volumes(): ReadonlyMap<string, string> {
     return this.#volumes;
   }
@@ -55,7 +55,7 @@ export class PodFolder {
     });
   }
 
-  /** Removes the network namespace, and the folder with everything in it. */
+  /** Removes the network namespace, and the directory with everything in it. */
   remove(): Promise<void> {
     // A Pod that waits for its rules must not delay its removal.
     this.#node.policies?.forget(basename(this.path));

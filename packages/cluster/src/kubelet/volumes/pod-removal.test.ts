@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { writeAtomicFolder } from "./atomic-folder.ts";
 import { removePodFolder } from "./memory-volumes.ts";
 
-/** Nests folders as a program can: their path is longer than any path may be. */
+/** Nests directories as a program can: their path is longer than any path may be. */
 function nest(cwd: string): void {
   const script = 'i=0; while [ $i -lt 40 ]; do mkdir "$1" && cd -P "$1" || exit 1; i=$((i + 1)); done';
   execFileSync("bash", ["-c", script, "nest", "a".repeat(200)], { cwd });
@@ -21,7 +21,7 @@ beforeEach(() => {
 
 afterEach(() => execFileSync("rm", ["-rf", folder]));
 
-test("a Pod's folder is removed with folders that are nested beyond PATH_MAX in its volumes and work folders", async () => {
+test("a Pod's directory is removed with directories that are nested beyond PATH_MAX in its volumes and work directories", async () => {
   for (const path of ["volumes/data", "work/main"]) {
     mkdirSync(join(folder, path), { recursive: true });
     nest(join(folder, path));
@@ -33,7 +33,7 @@ test("a Pod's folder is removed with folders that are nested beyond PATH_MAX in 
 const canMount =
   process.platform === "linux" && process.getuid?.() === 0 && spawnSync("unshare", ["--mount", "true"]).status === 0;
 
-test.runIf(canMount)("a Pod's folder is removed with what is mounted below it and on it", async () => {
+test.runIf(canMount)("a Pod's directory is removed with what is mounted below it and on it", async () => {
   const data = join(folder, "data");
   for (const path of [folder, folder, data]) {
     mkdirSync(path, { recursive: true });
@@ -69,7 +69,7 @@ test.runIf(canMount)(
   },
 );
 
-test("a volume is updated although a program has nested folders beyond PATH_MAX in it", async () => {
+test("a volume is updated although a program has nested directories beyond PATH_MAX in it", async () => {
   const files = (content: string) => new Map([["key", { content, mode: 0o644 }]]);
   await writeAtomicFolder(folder, files("one"), "1");
   mkdirSync(join(folder, "stranger"));

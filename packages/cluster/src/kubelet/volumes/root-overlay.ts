@@ -10,22 +10,22 @@ const run = promisify(execFile);
 
 /** Options of {@link mountRootOverlay}. */
 export interface RootOverlayOptions {
-  /** The folder of an unpacked image, which stays unchanged. */
+  /** The directory of an unpacked image, which stays unchanged. */
   readonly image: string;
-  /** A folder of the container's own, for its changes. */
+  /** A directory of the container's own, for its changes. */
   readonly folder: string;
   /** Who owns the files that the image has for root. Default: the host's root. */
   readonly owner: UserIds | undefined;
-  /** Counts the bytes below a folder; undefined if that fails. Present if what the container writes is limited: the changes of owner do not count. */
+  /** Counts the bytes below a directory; undefined if that fails. Present if what the container writes is limited: the changes of owner do not count. */
   readonly measure?: ((folder: string) => Promise<number | undefined>) | undefined;
 }
 
-/** File in the container's folder: once it exists, the owner has been changed. It may hold the bytes that the change took on the disk. */
+/** File in the container's directory: once it exists, the owner has been changed. It may hold the bytes that the change took on the disk. */
 export const ownedMarker = "owned";
 
 /**
  * Mounts an image and a container's changes to it as one file system, and returns where. Calling it again, also after a crash or a restart
- * of the machine, finds the changes. Needs the right to mount; rejects if the file system of `folder` cannot hold changes of an overlay.
+ * of the machine, finds the changes. Needs permission to mount; rejects if the file system of `folder` cannot hold changes of an overlay.
  */
 export async function mountRootOverlay({ image, folder, owner, measure }: RootOverlayOptions): Promise<string> {
   const [changes, work, root] = ["changes", "work", "root"].map((name) => join(folder, name)) as [string, string, string];

@@ -20,7 +20,7 @@ export interface MountOwner {
  *
  * A container that mounts a subpath of a volume names a path that Pods with the same volume can change at any time, also between its
  * check and its mount by a runtime. So the subpath is opened component by component beneath the volume, and the descriptor itself is
- * bind mounted at a path of our own, which is what runtimes get:
+ * bind mounted at our own path, which is what runtimes get:
  *
  *     <directory>/<pod uid>/<container>.<attempt>/<index>   bind of /proc/<our pid>/fd/<descriptor>
  *
@@ -30,7 +30,7 @@ export interface MountOwner {
 export class SubPathMounts {
   readonly #directory: string;
 
-  /** `directory`: a path of this node only, see {@link subPathDirectory}. Needs the right to mount. */
+  /** `directory`: a path of this node only, see {@link subPathDirectory}. Needs permission to mount. */
   constructor(directory: string) {
     this.#directory = directory;
   }

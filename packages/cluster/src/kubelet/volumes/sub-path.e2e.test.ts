@@ -68,8 +68,8 @@ describe.runIf(process.getuid?.() === 0)("subpaths of volumes", () => {
   test("are replaced and unmounted below a path with spaces and links", async () => {
     const volume = join(folder, "volume");
     mkdirSync(join(volume, "data"), { recursive: true });
-    mkdirSync(join(folder, "real folder"));
-    symlinkSync("real folder", join(folder, "link"));
+    mkdirSync(join(folder, "real directory"));
+    symlinkSync("real directory", join(folder, "link"));
     const mounts = new SubPathMounts(join(folder, "link", "mounts"));
     const owner = { podUid: "uid", container: "main", attempt: 0 };
     await mounts.bind(owner, 0, volume, "data");
@@ -77,7 +77,7 @@ describe.runIf(process.getuid?.() === 0)("subpaths of volumes", () => {
     expect(mountsBelow(folder)).toHaveLength(1);
     await mounts.releasePod("uid");
     expect(mountsBelow(folder)).toEqual([]);
-    expect(readdirSync(join(folder, "real folder", "mounts"))).toEqual([]);
+    expect(readdirSync(join(folder, "real directory", "mounts"))).toEqual([]);
   });
 
   test("may be links within the volume, and missing ones are created", async () => {

@@ -24,7 +24,7 @@ test("a local volume whose disk is not mounted fails instead of starting empty",
   expect((await prepare()).get("data")).toBe(join(folder, "disk"));
 });
 
-test("the folder of a host path volume is created", async () => {
+test("the directory of a host path volume is created", async () => {
   const { folder, prepare } = await prepareClaim((path) => ({ path: join(path, "disk") }));
   await prepare();
   expect((await stat(join(folder, "disk"))).isDirectory()).toBe(true);

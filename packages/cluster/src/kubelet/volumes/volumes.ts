@@ -10,7 +10,7 @@ import type { PodView } from "../pod/pod-view.ts";
 import { memoryVolumeBytes, mountMemory } from "./memory-volumes.ts";
 import { tokenVolumeName } from "./token-volume.ts";
 
-/** The folder of a claim's volume. */
+/** The directory of a claim's volume. */
 export interface ClaimFolder {
   readonly path: string;
   /** As in `hostPath.type`. */
@@ -25,7 +25,7 @@ export interface ClaimFolder {
 export interface VolumeSources {
   configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
-  /** The folder of a claim's volume. Throws {@link VolumeError} while the claim is not bound. */
+  /** The directory of a claim's volume. Throws {@link VolumeError} while the claim is not bound. */
   claimFolder(namespace: string, claim: string): Promise<ClaimFolder>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
   /** The CA in PEM, written as `ca.crt` beside the default token. */
@@ -34,13 +34,13 @@ export interface VolumeSources {
   readonly hostIP: string;
   readonly nodeName: string;
   readonly nodeLimits: { readonly cpu: string; readonly memory: string };
-  /** Whether volumes with `medium: Memory` are mounted in memory. They are folders otherwise. */
+  /** Whether volumes with `medium: Memory` are mounted in memory. They are directories otherwise. */
   readonly canMount?: boolean | undefined;
   /** The host user of the Pod's containers that run as root. Default: this process's own. */
   readonly user?: UserIds | undefined;
 }
 
-/** Why a volume cannot be set up, for the event `FailedMount`. */
+/** Why a volume cannot be set up, for the `FailedMount` event. */
 export class VolumeError extends Error {
   override readonly name = "VolumeError";
   readonly code: VolumeErrorCode;
@@ -75,7 +75,7 @@ interface Projection {
 const defaultMode = 0o644;
 
 /**
- * Creates a Pod's volumes, or updates those with files (configMap, secret, downwardAPI, projected), and returns the folder of each.
+ * Creates a Pod's volumes, or updates those with files (configMap, secret, downwardAPI, projected), and returns the directory of each.
  * Calling it again changes only what differs.
  *
  * @throws VolumeError that names the volume.

@@ -31,7 +31,7 @@ export function readErrorTail(folder: ProgramFolder, spec: ProgramSpec): string 
 }
 
 /**
- * The working directory of a program, as the program sees it; creates its work folder. `root` is the folder that the program has as
+ * The working directory of a program, as the program sees it; creates its work directory. `root` is the directory that the program has as
  * `/`, if it is not the machine's root. Throws {@link StartFailure}.
  */
 export function prepareWorkingDirectory(request: LaunchRequest, user: UserIds | undefined, root?: string): string {
@@ -47,13 +47,13 @@ export function prepareWorkingDirectory(request: LaunchRequest, user: UserIds | 
   return cwd;
 }
 
-/** Creates a program's work folder, owned by its user. */
+/** Creates a program's work directory, owned by its user. */
 export function createWorkFolder(path: string, user: UserIds | undefined): void {
   mkdirSync(path, { recursive: true, mode: 0o755 });
   if (user !== undefined) chownSync(path, user.uid, user.gid);
 }
 
-/** Creates the folder that a program has as `/tmp`. Every user inside may write to it, whatever this process's umask is. */
+/** Creates the directory that a program has as `/tmp`. Every user inside may write to it, whatever this process's umask is. */
 export function createTemporaryFolder(path: string): void {
   mkdirSync(path, { recursive: true });
   chmodSync(path, 0o1777);

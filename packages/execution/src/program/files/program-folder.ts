@@ -28,7 +28,7 @@ export interface ProgramFolder {
 /** File with the tag of a program that was started in a prepared slot: the tag of the slot. */
 export const tagFile = (path: string): string => join(path, "tag");
 
-/** The files of an existing program below a driver's folder, with the tag that it was started with. */
+/** The files of an existing program below a driver's directory, with the tag that it was started with. */
 export function openProgramFolder(dir: string, id: string): ProgramFolder {
   let tag: string | undefined;
   try {
@@ -40,7 +40,7 @@ export function openProgramFolder(dir: string, id: string): ProgramFolder {
 }
 
 /**
- * The files of program `id` below a driver's folder. `dir` is a real path, so that the tag is the same for every supervisor. Default for
+ * The files of program `id` below a driver's directory. `dir` is a real path, so that the tag is the same for every supervisor. Default for
  * `tag`: derived from the path.
  */
 export function programFolder(dir: string, id: string, tag?: string): ProgramFolder {
@@ -60,7 +60,7 @@ export function programFolder(dir: string, id: string, tag?: string): ProgramFol
   };
 }
 
-/** Deletes a program's folder through the folder `trash`. A crash leaves it either intact or removed, because it moves first. */
+/** Deletes a program's directory through the directory `trash`. A crash leaves it either intact or removed, because it moves first. */
 export async function discardFolder(
   { path, tag }: ProgramFolder,
   trash: string,

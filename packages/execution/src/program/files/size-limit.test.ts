@@ -16,7 +16,7 @@ test("reads the mount points once for all callers whose unmounts fail together",
   expect(reads).toBe(2);
 });
 
-test("fails only for the caller whose mount is left, even if its folder is not reachable", async () => {
+test("fails only for the caller whose mount is left, even if its directory is not reachable", async () => {
   const unmounter = new Unmounter(() => ["/", missing("left")]);
   const results = await Promise.allSettled(["first", "left", "gone"].map((name) => unmounter.unmount([missing(name)])));
   expect(results.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);

@@ -24,7 +24,7 @@ export class Unmounter {
     this.#mountPoints = readMountPoints;
   }
 
-  /** Unmounts everything below a folder. */
+  /** Unmounts everything below a directory. */
   unmountBelow(path: string): Promise<void> {
     return this.unmount(mountPointsBelow(path));
   }
@@ -79,7 +79,7 @@ rm -rf "$1.kept" && { cp -a "$1" "$1.kept" 2>/dev/null || [ -d "$1.kept" ]; } &&
 `;
 
 /**
- * Moves the work folder of a terminated program from memory, where its size limit kept it, to the disk, and drops its `/tmp`. Does nothing
+ * Moves the work directory of a terminated program from memory, where its size limit kept it, to the disk, and drops its `/tmp`. Does nothing
  * for a program without a size limit.
  */
 export async function keepWork({ path, work }: ProgramFolder, unmounter: Unmounter): Promise<void> {
@@ -97,6 +97,6 @@ function removeMountPoint(path: string): void {
   try {
     rmdirSync(path);
   } catch {
-    // Removed with the program's folder.
+    // Removed with the program's directory.
   }
 }

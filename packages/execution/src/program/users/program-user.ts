@@ -7,7 +7,7 @@ import type { UserIds } from "./user.ts";
 export const own: UserIds = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
 
 /**
- * The user of a program, or undefined for the supervisor's own. With a root of its own, names are resolved in that root; a supervisor
+ * The user of a program, or undefined for the supervisor's own. With its own root, names are resolved in that root; a supervisor
  * that is not root maps the user inside the program's user namespace only. Throws {@link StartFailure}.
  */
 export function programUser(spec: ProgramSpec): UserIds | undefined {
@@ -18,7 +18,7 @@ export function programUser(spec: ProgramSpec): UserIds | undefined {
   return user;
 }
 
-/** Whether a program runs as a user id of its own. Only root can change the user. */
+/** Whether a program runs as its own user id. Only root can change the user. */
 export const hasPrivateUser = (spec: ProgramSpec): boolean => spec.isolation?.hasPrivateUser === true && own.uid === 0;
 
 /** The user that starts a program on the host, or undefined for the supervisor's own. Throws {@link StartFailure}. */

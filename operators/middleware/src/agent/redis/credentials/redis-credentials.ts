@@ -148,7 +148,7 @@ async function validateUsers(connection: AclConnection, users: readonly UserCred
 
 function applyUser(connection: AclConnection, { name, rules, passwordHashes }: UserCredentials): Promise<string | undefined> {
   const passwords = passwordHashes.map((hash) => `#${hash}`);
-  // The default user keeps its rights.
+  // The default user keeps its permissions.
   return setUser(connection, name, name === "default" ? ["resetpass", ...passwords] : ["reset", "on", ...passwords, ...rules]);
 }
 

@@ -1,6 +1,6 @@
 import { crc32, deflateRawSync } from "node:zlib";
 
-/** An entry of a zip archive. A name that ends with `/` is a folder. */
+/** An entry of a zip archive. A name that ends with `/` is a directory. */
 export interface ZipEntry {
   readonly name: string;
   /** Default: empty. */

@@ -18,7 +18,7 @@ import { type Causes, eachItem } from "../../causes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** The conditions of a decision, which belong to the subresource `approval`. */
+/** The conditions of a decision, which belong to the `approval` subresource. */
 export const decisions: readonly string[] = ["Approved", "Denied"];
 
 /** Conditions that are only ever true. */

@@ -4,7 +4,7 @@ import { ageColumn, builtinResource } from "../../builtin/builtin-resource.ts";
 import { builtinSchema } from "../../builtin/builtin-schemas.ts";
 import type { ServedResource, Strategy } from "../../served-resource.ts";
 
-/** ServiceAccounts. The subresource `token` issues tokens: `requestToken` answers a TokenRequest. */
+/** ServiceAccounts. The `token` subresource issues tokens: `requestToken` answers a TokenRequest. */
 export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate"]>): readonly ServedResource[] {
   return [
     builtinResource<ServiceAccountObject>({

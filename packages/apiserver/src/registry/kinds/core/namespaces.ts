@@ -14,7 +14,7 @@ const namespaceFinalizer = "kubernetes";
 const nameLabel = "kubernetes.io/metadata.name";
 
 /**
- * Namespaces. A deleted Namespace is Terminating until its `spec.finalizers` are empty; only the subresource `finalize` changes
+ * Namespaces. A deleted Namespace is Terminating until its `spec.finalizers` are empty; only the `finalize` subresource changes
  * them.
  */
 export function namespaceKinds(): readonly ServedResource[] {

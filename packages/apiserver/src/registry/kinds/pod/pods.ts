@@ -143,7 +143,7 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
   const spec = objectAt(pod, "spec");
   if (spec === undefined) return;
   setField(pod, "status", { phase: "Pending", qosClass: qualityOfService(spec) });
-  // A mirror pod must not get the rights of a service account.
+  // A mirror pod must not get the permissions of a service account.
   if (pod.metadata.annotations?.["kubernetes.io/config.mirror"] === undefined) {
     spec["serviceAccountName"] ??= "default";
     spec["serviceAccount"] ??= spec["serviceAccountName"];

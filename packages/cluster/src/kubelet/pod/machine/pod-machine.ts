@@ -98,7 +98,7 @@ function shutDown(before: PodState, effects: PodEffect[]): PodState {
   if (others.length + sidecars.length > 0) return state;
   if (state.end === undefined) state = { ...state, end: endOf(state) };
   if (state.pod.metadata.deletionTimestamp !== undefined && !state.isReleased) {
-    // A running setup writes into the Pod's folder, so its result must arrive before the folder is removed.
+    // A running setup writes into the Pod's directory, so its result must arrive before the directory is removed.
     if (state.setup === "running") return state;
     effects.push({ kind: "release" });
     return { ...state, isReleased: true };

@@ -154,7 +154,7 @@ export type PodEffect =
   | { readonly kind: "post-start"; readonly name: string; readonly attempt: number }
   | { readonly kind: "probe"; readonly name: string; readonly attempt: number; readonly probe: ProbeKind }
   | { readonly kind: "event"; readonly type: "Normal" | "Warning"; readonly reason: string; readonly note: string }
-  /** Everything has exited: the object and the Pod's folder are deleted. */
+  /** Everything has exited: the object and the Pod's directory are deleted. */
   | { readonly kind: "release" };
 
 /** The result of {@link stepPod}. */

@@ -3,7 +3,7 @@ import type { PodView } from "../pod-view.ts";
 import { sysctlPath } from "../admission/sysctls.ts";
 
 /**
- * Whether a Pod has a network namespace of its own: if the node has a network of Pods, and the Pod's runtime can join it. The runtime is
+ * Whether a Pod has its own network namespace: if the node has a network of Pods, and the Pod's runtime can join it. The runtime is
  * that of its RuntimeClass of the same name.
  */
 export function hasNetwork(node: Pick<NodeContext, "network" | "defaultRuntime">, { spec }: PodView): boolean {

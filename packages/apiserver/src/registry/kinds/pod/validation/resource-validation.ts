@@ -175,7 +175,7 @@ function isNative(name: string): boolean {
   return !name.includes("/") || name.includes("kubernetes.io/");
 }
 
-/** Whether a resource has a domain of its own and so integer quantities, as those of device plugins (`nvidia.com/gpu`) have. */
+/** Whether a resource has its own domain and so integer quantities, as those of device plugins (`nvidia.com/gpu`) have. */
 function isExtended(name: string): boolean {
   return !isNative(name) && !name.startsWith("requests.") && qualifiedNameFaults(`requests.${name}`).length === 0;
 }

@@ -16,7 +16,7 @@ const changeable =
 
 /**
  * Rejects changes to the immutable part of a Pod's spec. Mutable are images, an earlier deadline, additional tolerations, and removal of
- * scheduling gates. The subresource `binding` sets the node; it alone changes spec and status in one write.
+ * scheduling gates. The `binding` subresource sets the node; it alone changes spec and status in one write.
  */
 export function* podUpdateCauses(pod: Read, old: Read): Causes {
   for (const field of ["containers", "initContainers"]) {

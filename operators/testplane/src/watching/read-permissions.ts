@@ -20,10 +20,10 @@ const maxDecisions = 1_000;
 /**
  * Decides what tests may read. The operator reads for them, so without a check a test could copy out whatever the operator may read.
  *
- * A test reads everything in its own namespace. Elsewhere it has the rights of its ServiceAccount; without one, it reads all kinds except
+ * A test reads everything in its own namespace. Elsewhere it has the permissions of its ServiceAccount; without one, it reads all kinds except
  * Secrets, as in the original.
  */
-export class ReadRights {
+export class ReadPermissions {
   readonly #client: Client;
   readonly #clock: Clock;
   readonly #decisions = new Map<string, { readonly denied: string | undefined; readonly until: number }>();
