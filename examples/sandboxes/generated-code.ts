@@ -1,6 +1,6 @@
 import { isSandboxError, Sandbox } from "@keelson/sandbox";
 
-/** Replace this with a call of your model: it returns a Python program for the task. */
+/** Replace this with a call to your model: it returns a Python program for the task. */
 async function generateCode(task: string): Promise<string> {
   return `
 # ${task}
@@ -14,7 +14,7 @@ print("wrote summary.json")
 `;
 }
 
-/** A program as a model might also write it. */
+/** Two programs that misbehave. */
 const endless = "while True: pass";
 const nosy = `
 import socket

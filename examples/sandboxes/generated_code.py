@@ -2,7 +2,7 @@ from keelson_sandbox import Sandbox, SandboxError
 
 
 def generate_code(task: str) -> str:
-    """Replace this with a call of your model: it returns a Python program for the task."""
+    """Replace this with a call to your model: it returns a Python program for the task."""
     return f"""
 # {task}
 import csv, json
@@ -15,7 +15,7 @@ print("wrote summary.json")
 """
 
 
-# Programs as a model might also write them.
+# Two programs that misbehave.
 ENDLESS = "while True: pass"
 NOSY = """
 import socket
