@@ -17,6 +17,11 @@ export const terminationRules: readonly DriverContractCase[] = [
     const exited = await program.exited();
     assert.deepEqual([exited.reason, exited.exitCode, exited.signal], ["Error", 137, 9]);
   }),
+  rule("reports an exit code of 128 + n as it is, with a signal only where the driver cannot tell", async (driver) => {
+    const exited = await exitOf(driver, { command: shell("exit 137") });
+    assert.deepEqual([exited.reason, exited.exitCode], ["Error", 137]);
+    if (driver.name === "process") assert.equal(exited.signal, undefined);
+  }),
   rule("reports exit code 127 as Error, not as StartFailed", async (driver) => {
     const exited = await exitOf(driver, { command: shell("exit 127") });
     assert.deepEqual([exited.reason, exited.exitCode], ["Error", 127]);

@@ -80,7 +80,8 @@ export class LaunchedProcess implements LaunchedProgram {
     this.detach = program.watch(() => {
       const { readStartError, slots } = wrapping;
       const wasUnreleased = slots?.wasUnreleased;
-      resolveEnded(readTermination(request, { lostMessage, readStartError, wasUnreleased, hierarchies }));
+      const isWrapped = wrapping.wrap !== undefined || request.spec.terminal !== undefined;
+      resolveEnded(readTermination(request, { lostMessage, readStartError, wasUnreleased, hierarchies, isWrapped }));
     });
   }
 

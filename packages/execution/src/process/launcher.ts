@@ -21,6 +21,8 @@ export type Termination =
       readonly kind: "exited";
       readonly exitCode: number;
       readonly oomKilled: boolean;
+      /** Whether a signal killed it. Undefined if it may also have exited with 128 + n itself. */
+      readonly isSignalled?: boolean;
       /** When it terminated, in milliseconds since the epoch by the machine's clock. Used if no supervisor saw it. */
       readonly endedAt?: number;
     }

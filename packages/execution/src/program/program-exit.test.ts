@@ -10,6 +10,16 @@ test.each([
   ["reports another code as Error", decideExit(ended(3), context), { reason: "Error", exitCode: 3 }],
   ["reports 137 after an OOM kill as OOMKilled", decideExit(ended(137, true), context), { reason: "OOMKilled", exitCode: 137 }],
   [
+    "reports the signal that killed the program",
+    decideExit({ ...ended(137), isSignalled: true }, context),
+    { reason: "Error", exitCode: 137, signal: 9, message: "program was killed by SIGKILL" },
+  ],
+  [
+    "takes 128 + n for a signal if the launcher cannot tell",
+    decideExit(ended(139), context),
+    { exitCode: 139, signal: 11, message: "program was killed by SIGSEGV" },
+  ],
+  [
     "reports a stop as Stopped with the program's own code",
     decideExit(ended(0), { ...context, stop: "Stopped" }),
     { reason: "Stopped", exitCode: 0 },
@@ -51,6 +61,12 @@ test.each([
   ],
 ])("%s", (_, exited, expected) => {
   expect(exited).toMatchObject(expected);
+});
+
+test("has no signal if the program exits with 128 + n itself", () => {
+  const exited = decideExit({ ...ended(137), isSignalled: false }, context);
+  expect(exited).toMatchObject({ reason: "Error", exitCode: 137, message: "program exited with code 137" });
+  expect(exited).not.toHaveProperty("signal");
 });
 
 test("has no start time for a program that could not start", () => {

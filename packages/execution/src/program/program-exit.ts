@@ -52,8 +52,8 @@ function signalName(number: number): string {
 export const hasNeverRun = ({ reason, message }: Exited): boolean => reason === "Lost" && message === neverRanMessage;
 
 /**
- * Decides a program's exit status from its launcher's report and our own actions. A shell returns 128 + n for a program killed by signal
- * n, which cannot be distinguished from a program that exits with that code itself.
+ * Decides a program's exit status from its launcher's report and our own actions. Where a launcher cannot tell, an exit code of 128 + n
+ * counts as signal n.
  */
 export function decideExit(ending: Termination, context: ExitContext): Exited {
   const times = {
@@ -73,8 +73,8 @@ export function decideExit(ending: Termination, context: ExitContext): Exited {
   }
   if (ending.kind === "lost") return { kind: "exited", reason: "Lost", message: ending.message, exitCode: -1, ...times };
 
-  const { exitCode } = ending;
-  const signal = exitCode > 128 && exitCode <= 128 + maxSignalNumber ? exitCode - 128 : undefined;
+  const { exitCode, isSignalled = true } = ending;
+  const signal = isSignalled && exitCode > 128 && exitCode <= 128 + maxSignalNumber ? exitCode - 128 : undefined;
   const how = signal === undefined ? `exited with code ${exitCode}` : `was killed by ${signalName(signal)}`;
   if (context.stop === "Timeout") {
     // Our signal is the cause, even if the program caught it and chose its own exit code.

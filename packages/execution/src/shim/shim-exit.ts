@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from "node:fs";
+import { constants } from "node:os";
 import { wasOomKilled } from "../cgroup/cgroup.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import { neverRanMessage } from "../process/launcher.ts";
@@ -31,6 +32,8 @@ export function readTermination(
     readonly readStartError: ReadStartError | undefined;
     readonly wasUnreleased: ((request: LaunchRequest) => boolean) | undefined;
     readonly hierarchies: readonly CgroupHierarchy[];
+    /** Whether the shim's child is another program, which exits with 128 + n if a signal has killed the program. */
+    readonly isWrapped: boolean;
   },
 ): Termination {
   const { folder, spec } = request;
@@ -47,7 +50,24 @@ export function readTermination(
   if (problem !== undefined) return failed(problem.exitCode, problem.message);
   const oomKilled = exitCode === 137 && wasOomKilled(options.hierarchies, folder.tag);
   const endedAt = modifiedAt(folder.exit);
-  return { kind: "exited", exitCode, oomKilled, ...(endedAt !== undefined && { endedAt }) };
+  const isSignalled = wasSignalled({ exitCode, hasMessage: exit.hasMessage, isWrapped: options.isWrapped });
+  return {
+    ...{ kind: "exited", exitCode, oomKilled },
+    ...(isSignalled !== undefined && { isSignalled }),
+    ...(endedAt !== undefined && { endedAt }),
+  };
+}
+
+/** Signals that shells do not report. */
+const silentSignals: ReadonlySet<number> = new Set([constants.signals.SIGINT, constants.signals.SIGPIPE]);
+
+function wasSignalled(exit: {
+  readonly exitCode: number;
+  readonly hasMessage: boolean;
+  readonly isWrapped: boolean;
+}): boolean | undefined {
+  if (exit.hasMessage) return true;
+  return exit.isWrapped || silentSignals.has(exit.exitCode - 128) ? undefined : false;
 }
 
 /** The time of the last write to a file, by the wall clock: the shim writes the exit file when the program terminates. */

@@ -9,6 +9,7 @@ test("parses the program, its exit code and start errors from an exit file", () 
     unreleased: false,
     outsideCgroup: false,
     oomKilled: false,
+    hasMessage: false,
     exitCode: 7,
   });
   expect(parseExitFile("outside\npid 1 2\nexec-failed\nexit 127\n")).toMatchObject({
@@ -16,6 +17,15 @@ test("parses the program, its exit code and start errors from an exit file", () 
     outsideCgroup: true,
     exitCode: 127,
   });
+});
+
+test("tells a program that a signal killed by the message of the shell", () => {
+  for (const message of [
+    "Killed",
+    "Segmentation fault (core dumped)",
+    "/bin/sh: line 4: 31 Killed   ( trap '' PIPE;\n    exit 0 )",
+  ])
+    expect(parseExitFile(`pid 12 345\n${message}\nexit 137\n\n`)).toMatchObject({ hasMessage: true, exitCode: 137 });
 });
 
 test("finds no exit code in a truncated exit file", () => {

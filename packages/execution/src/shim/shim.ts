@@ -16,8 +16,10 @@ import type { UserIds } from "../program/users/user.ts";
  *
  * The script is constant: the program's arguments are only ever "$@". It is passed in a variable, so that `ps` shows the program's command
  * line and not the script. File descriptors of the shim:
- *   0 alive FIFO, 1 the program's stdout, 2 closed (shells print a message about killed programs), 3 exit file,
- *   4 gate (to and from the supervisor), 5 the program's stderr, 6.. entry files of the program's cgroups.
+ *   0 alive FIFO, 1 the program's stdout, 2 and 3 exit file, 4 gate (to and from the supervisor), 5 the program's stderr,
+ *   6.. entry files of the program's cgroups.
+ * A shell prints a message about a program that a signal killed, which tells it from a program that exits with 128 + n itself. Shells print
+ * none for SIGINT and SIGPIPE.
  * The command of a slot inherits the gate as descriptor 6 and the file of its claim as 7: it prepares itself, reports `staged`, and waits.
  * Shells accept single-digit descriptors only, so there are no more.
  */
@@ -36,12 +38,16 @@ export interface ExitFile {
   readonly oomKilled: boolean;
   /** Absent while the program runs, and if the shim was killed. */
   readonly exitCode?: number;
+  /** Whether the shell wrote more than these lines: a signal killed what it had executed. */
+  readonly hasMessage: boolean;
 }
 
 /** Bytes reserved in an exit file; its lines need less than 100. */
 export const exitFileBytes = 256;
 
-/** Parses an exit file. Unknown and empty lines are skipped. */
+const knownLine = /^(?:|pid \d+ \d+|exec-failed|unreleased|outside|oom|exit \d{1,3})$/;
+
+/** Parses an exit file. */
 export function parseExitFile(text: string): ExitFile {
   const program = /^pid (\d+) (\d+)$/m.exec(text);
   const exit = /^exit (\d{1,3})$/m.exec(text);
@@ -51,6 +57,7 @@ export function parseExitFile(text: string): ExitFile {
     unreleased: /^unreleased$/m.test(text),
     outsideCgroup: /^outside$/m.test(text),
     oomKilled: /^oom$/m.test(text),
+    hasMessage: text.split("\n").some((line) => !knownLine.test(line)),
     ...(exit !== null && { exitCode: Number(exit[1]) }),
   };
 }
@@ -270,7 +277,7 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
         env: { ...request.env, [scriptVariable]: scriptOf(request) },
         // Its own session: a terminal's signals and the supervisor's end do not reach it.
         detached: true,
-        stdio: [request.alive, request.stdout, "ignore", request.exit, "pipe", request.stderr, ...request.groups],
+        stdio: [request.alive, request.stdout, request.exit, request.exit, "pipe", request.stderr, ...request.groups],
         ...(request.user !== undefined && { uid: request.user.uid, gid: request.user.gid }),
       }),
     );
