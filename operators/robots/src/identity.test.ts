@@ -413,7 +413,7 @@ describe("a compromised broker", () => {
     await phase("clock-one", "Online");
     await agent.stop();
     const authority = await readRobotAuthority(client, namespace);
-    const identity = await AgentIdentity.open(join(dir, "clock-one", ".agent", "identity.json"), "clock-one");
+    const identity = await AgentIdentity.open(join(dir, "clock-one", ".agent", "identity.json"), "clock-one", silentLogger);
     const messages = new GenuineMessages({
       ...{ robotId: "clock-one", identity, clock: systemClock, log: silentLogger },
       bootMs: () => 0,

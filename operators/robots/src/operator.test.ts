@@ -211,6 +211,23 @@ describe("the robots operator", () => {
     expect(await agent.acknowledged((ack) => ack.seq === 2)).toEqual({ taskUid: of.uid, attempt: 1, seq: 2 });
   });
 
+  it("ends an attempt whose robot has lost it, once the robot has confirmed that, and restarts it by its policy", async () => {
+    const agent = await robot("robot-001");
+    await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
+    await client.create(Task, task("forgotten", { restartPolicy: { attempts: 1, delay: "0s" } }));
+    const { task: dispatched } = await agent.dispatched();
+    const of = { uid: dispatched.metadata.uid ?? "", attempt: 1 };
+    await agent.report({ ...of, seq: 7 }, "running");
+    await watched(client, Task, "forgotten", (each) => each?.status?.state === "running");
+    await agent.register({ tasks: [{ taskUid: of.uid, attempt: 1 }] });
+    await agent.register({ tasks: [] });
+    await agent.dispatched((message) => message.action === "delete" && message.task.status?.attempt === 1);
+    expect((await client.get(Task, { namespace, name: "forgotten" })).status?.state).toBe("running");
+    await agent.report({ ...of, seq: 1 }, "deleted", { message: "The robot does not have the task" });
+    await agent.dispatched((message) => message.action === "create" && message.task.status?.attempt === 2);
+    expect(agent.dispatches.map(({ action }) => action)).toEqual(["create", "delete", "create"]);
+  });
+
   it("restarts a failed attempt by the restart policy and fails when it is used up", async () => {
     const agent = await robot("robot-001");
     await client.create(Task, task("flaky", { restartPolicy: { attempts: 1, interval: "1h", delay: "0s", mode: "fail" } }));

@@ -1,5 +1,6 @@
 export { type FolderLock, folderHolder, lockFolder } from "./files/folder-lock.ts";
 export { writeFileAtomic } from "./files/atomic-file.ts";
+export { openSealedText, sealText } from "./files/sealed-text.ts";
 export { openBeneath } from "./files/open-beneath.ts";
 export type { OpenBeneathOptions, OpenedBeneath } from "./files/open-beneath.ts";
 export { PathError } from "./files/path-error.ts";

@@ -66,8 +66,13 @@ async function openParts(options: AgentOptions & AgentDependencies, opened: Driv
   if (options.driver === undefined) opened.splice(0, opened.length, driver);
   const records = await openTaskRecords(join(agentDir, "tasks"));
   const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
-  const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
-  const identity = await AgentIdentity.open(join(agentDir, "identity.json"), robotId);
+  const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret, (aside) => {
+    options.log.error(
+      { file: aside },
+      "the credential is damaged and was moved aside; if the robot is bound to it, admit the agent again",
+    );
+  });
+  const identity = await AgentIdentity.open(join(agentDir, "identity.json"), robotId, options.log);
   if (options.token === undefined && identity.joined === undefined) {
     throw new RobotsError(
       "JoinFailed",

@@ -155,7 +155,7 @@ function remove(state: AgentState, event: AgentEvent & { readonly kind: "delete"
       ticks: 0,
       changedAt: now,
     };
-    return change(state, withReport(state, unknown, deletedBody, now), publish);
+    return change(state, withReport(state, unknown, unknownBody, now), publish);
   }
   // A late delete of an earlier attempt. Attempt 0 comes from a server without attempts and deletes any.
   if (event.attempt > 0 && event.attempt < held.attempt) return { state, effects: [] };
@@ -173,6 +173,8 @@ function remove(state: AgentState, event: AgentEvent & { readonly kind: "delete"
 }
 
 const deletedBody: ReportBody = { state: "deleted", event: "Deleted", message: "The robot has removed the task" };
+/** Nothing was removed: the task never arrived, or its record was lost. */
+const unknownBody: ReportBody = { ...deletedBody, message: "The robot does not have the task" };
 
 function removed(state: AgentState, uid: string, now: number): Step {
   const held = state.tasks.get(uid);

@@ -90,6 +90,7 @@ class RobotAgent implements RunningAgent {
     this.#runner = new TaskRunner({
       ...parts,
       policy: this.#policy,
+      bootId: this.#bootId,
       clock,
       log,
       publish: (report) => this.#connection?.publish(topics.status(robotId, report.taskUid), report),

@@ -24,7 +24,7 @@ import { Leases } from "./leases.ts";
 import { eventOfReport } from "./report-event.ts";
 import { TaskSignals } from "./signals/task-signals.ts";
 import { storeReport } from "./reports.ts";
-import { isUnwanted, TaskDeletions } from "./task-deletions.ts";
+import { isUnwanted, type RegisteredTask, TaskDeletions } from "./task-deletions.ts";
 import { TaskWrites } from "./task-writes.ts";
 
 const fieldManager = "robots-bridge";
@@ -154,7 +154,8 @@ export class Bridge implements AsyncDisposable {
   #createDeletions(): TaskDeletions {
     return new TaskDeletions({
       clock: this.#options.clock,
-      isUnwanted: (robot, uid) => isUnwanted(this.#taskOf(uid), robot),
+      tasksOf: (robot) => this.#options.cache.list(Task, { namespace: this.#options.namespace, index: ["robot", robot] }),
+      isUnwanted: (robot, task) => isUnwanted(this.#taskOf(task.taskUid), robot, task),
       mayDelete: (robot) => this.#limits.mayDelete(robot),
       send: (robot, { taskUid, attempt }) => this.#messages.deleteTask(robot, taskUid, attempt),
     });
@@ -219,7 +220,8 @@ export class Bridge implements AsyncDisposable {
         break;
       default: {
         const owner = ownerOf(incoming.isOwnTopic ? "registration" : "sharedRegistration", robotId);
-        isAccepted = this.#queue.push(`robot/${robotId}`, () => this.#storeRegistration(incoming), owner);
+        const missing = this.#deletions.missing(robotId, incoming.message.tasks);
+        isAccepted = this.#queue.push(`robot/${robotId}`, () => this.#storeRegistration(incoming, missing), owner);
       }
     }
     if (!isAccepted) this.#limitedLog.warn(robotId, { topic }, "message dropped: the queue is full; the sender retries");
@@ -231,11 +233,10 @@ export class Bridge implements AsyncDisposable {
     this.#connection.publish(topics.joinAnswer(robotId), answer);
   }
 
-  async #storeRegistration({
-    kind,
-    message,
-    isOwnTopic,
-  }: Incoming & { readonly kind: "register" | "heartbeat" }): Promise<void> {
+  async #storeRegistration(
+    { kind, message, isOwnTopic }: Incoming & { readonly kind: "register" | "heartbeat" },
+    missing: readonly RegisteredTask[],
+  ): Promise<void> {
     const { robotId, tasks = [] } = message;
     const registration = await this.#registrations.store(message, { kind, isOwnTopic });
     if (registration.kind === "rejected") {
@@ -248,7 +249,7 @@ export class Bridge implements AsyncDisposable {
     if (message.nonce !== undefined) this.#messages.registered(robotId, message.nonce);
     const warning = this.#duplicates.check(registration.robot, message);
     this.respond(registration.robot, warning === undefined ? {} : { warning });
-    this.#deletions.registered(robotId, tasks);
+    this.#deletions.registered(robotId, [...tasks, ...missing]);
     if (this.#limits.mayResend(robotId)) this.#dispatcher.resend(robotId);
   }
 

@@ -179,10 +179,13 @@ describe("decideReport", () => {
   it("ends an attempt that its robot has removed although the task is not being deleted", () => {
     const running = { ...dispatching, state: "running", seq: 1 } as const;
     expect(decide(running, report("deleted", { seq: 2 }))).toMatchObject({
-      ...{ kind: "write", status: { state: "failed", seq: 2, message: "The robot has removed the task" } },
+      ...{ kind: "write", status: { state: "failed", seq: 2, message: "deleted" } },
     });
-    // An older message about it, and one after the end, change nothing.
-    expect(decide(running, report("deleted", { seq: 1 })).kind).toBe("ignore");
+    // A robot that lost the task counts its reports from 1.
+    expect(decide({ ...running, seq: 5 }, report("deleted", { seq: 1 }))).toMatchObject({
+      status: { state: "failed", seq: 6 },
+    });
+    expect(decide(running, report("deleted", { attempt: 9, seq: 2 })).kind).toBe("ignore");
     expect(decide({ ...running, state: "completed" }, report("deleted", { seq: 2 })).kind).toBe("ignore");
   });
 

@@ -45,8 +45,8 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
   if (report.state === "deleted" && task.metadata.deletionTimestamp !== undefined) {
     return { kind: "write", status: { ...ownedStatus(task), conditions: released(task, now) } };
   }
-  // A bridge with an outdated cache told the robot that the task does not exist. The robot does not run this attempt again.
-  if (report.state === "deleted") return decideReport(task, robotId, { ...report, ...removed }, now);
+  // The robot has lost the task, or a bridge with an outdated cache had it removed. The robot does not run this attempt again.
+  if (report.state === "deleted") return decideReport(task, robotId, removedReport(task, report), now);
   const lastSeq = status?.seq ?? 0;
   const hasEnded = report.state === "completed" || report.state === "failed";
   const nowText = new Date(now).toISOString();
@@ -92,8 +92,10 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
   };
 }
 
-/** The end of an attempt that its robot has removed although the Task exists. */
-const removed = { state: "failed", event: "Failed", message: "The robot has removed the task" } as const;
+/** The end of an attempt that its robot has removed although the Task exists. A robot that lost the task counts its reports from 1 again. */
+function removedReport({ status }: DeepReadonly<Task>, report: StatusMessage): StatusMessage {
+  return { ...report, state: "failed", event: "Failed", seq: Math.max(report.seq ?? 0, (status?.seq ?? 0) + 1) };
+}
 
 function eventOf({ status }: DeepReadonly<Task>, { event, updatedAt, message }: StatusMessage, now: string) {
   return {
@@ -137,6 +139,8 @@ function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: Statu
   if (state !== "dispatching" && state !== "running") return `the attempt has ended: ${state}`;
   const lastSeq = status.seq ?? 0;
   if (report.state === "dispatching" && state === "running") return "the task is running already";
+  // A repeated confirmation is as true as a new one, so its number does not matter.
+  if (report.state === "deleted") return undefined;
   if (report.seq !== undefined && report.seq <= lastSeq) return `report ${report.seq} is not newer than ${lastSeq}`;
   if (report.seq === undefined && report.state === "running" && state === "running") return "the state is unchanged";
   return undefined;

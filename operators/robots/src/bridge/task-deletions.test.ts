@@ -13,7 +13,8 @@ function setUp() {
   const wanted = new Set<string>();
   const deletions = new TaskDeletions({
     clock,
-    isUnwanted: (_, taskUid) => !wanted.has(taskUid),
+    tasksOf: () => [],
+    isUnwanted: (_, { taskUid }) => !wanted.has(taskUid),
     mayDelete: (robot) => limits.mayDelete(robot),
     send: (robot, { taskUid }) => sent.push(`${robot}/${taskUid}`),
   });

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, realpath, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { writeFileAtomic } from "../files/atomic-file.ts";
+import { openSealedText, sealText } from "../files/sealed-text.ts";
 import type { Clock } from "@keelson/api-machinery/time";
 import { Deadlines } from "./deadlines.ts";
 import { type Driver, ExecutionError, type Program, type ProgramSpec } from "../driver.ts";
@@ -192,7 +193,7 @@ async function createFolder(folder: ProgramFolder): Promise<void> {
 /** Writes a program's spec durably. */
 async function writeSpec(folder: ProgramFolder, spec: ProgramSpec): Promise<void> {
   try {
-    await writeFileAtomic(folder.spec, `${JSON.stringify(spec)}\n`, { durable: true });
+    await writeFileAtomic(folder.spec, sealText(JSON.stringify(spec)), { durable: true });
   } catch (error) {
     throw folderUnusable(folder, error);
   }
@@ -205,7 +206,7 @@ function folderUnusable(folder: ProgramFolder, error: unknown): ExecutionError {
 
 function tryParseSpec(text: string, id: string): ProgramSpec | undefined {
   try {
-    const spec = parseSpec(JSON.parse(text));
+    const spec = parseSpec(JSON.parse(openSealedText(text) ?? ""));
     return spec.id === id ? spec : undefined;
   } catch {
     return undefined;

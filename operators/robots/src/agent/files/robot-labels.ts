@@ -1,7 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { isJsonObject, jsonEquals, parseJsonObject } from "@keelson/api-machinery";
-import { writeFileAtomic } from "@keelson/execution/files";
-import { ignoreMissing } from "../../identity/ignore-missing.ts";
+import { openSealedText, sealText, writeFileAtomic } from "@keelson/execution/files";
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -17,7 +16,7 @@ export class RobotLabels {
 
   /** Reads the labels from `file`. `initial` are those of a robot that the server has not answered yet. */
   static async open(file: string, initial: Labels): Promise<RobotLabels> {
-    const stored = parseJsonObject((await ignoreMissing(readFile(file, "utf8"))) ?? "");
+    const stored = parseJsonObject(openSealedText(await readFile(file, "utf8").catch(() => "")) ?? "");
     return new RobotLabels(file, isLabels(stored) ? stored : initial);
   }
 
@@ -29,7 +28,7 @@ export class RobotLabels {
   async update(labels: Labels): Promise<boolean> {
     if (jsonEquals(labels, this.#labels)) return false;
     this.#labels = labels;
-    await writeFileAtomic(this.#file, JSON.stringify(labels), { durable: false });
+    await writeFileAtomic(this.#file, sealText(JSON.stringify(labels)), { durable: false });
     return true;
   }
 }

@@ -1,6 +1,7 @@
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
-import { isJsonObject } from "@keelson/api-machinery";
+import { parseJsonObject } from "@keelson/api-machinery";
+import { openSealedText, sealText, writeFileAtomic } from "@keelson/execution/files";
 import { sha256Hex } from "../../identity/secret.ts";
 
 /**
@@ -21,10 +22,19 @@ export class AgentCredential {
     this.#usesCredential = isBound;
   }
 
-  /** Reads the credential from `file`, or generates one and writes it there, readable by its owner only. */
-  static async open(file: string, random: () => string): Promise<AgentCredential> {
+  /**
+   * Reads the credential from `file`, or generates one and writes it there, readable by its owner only. A damaged file is moved aside and
+   * passed to `onDamaged`: an administrator has to admit the agent with its new credential.
+   */
+  static async open(file: string, random: () => string, onDamaged: (aside: string) => void): Promise<AgentCredential> {
     const stored = await read(file);
-    if (stored !== undefined) return new AgentCredential(file, stored.secret, stored.isBound);
+    if (stored !== undefined && stored !== "damaged") return new AgentCredential(file, stored.secret, stored.isBound);
+    if (stored === "damaged") {
+      const aside = `${file}.damaged`;
+      await rm(aside, { recursive: true, force: true });
+      await rename(file, aside);
+      onDamaged(aside);
+    }
     const credential = new AgentCredential(file, random(), false);
     await credential.#save();
     return credential;
@@ -55,20 +65,18 @@ export class AgentCredential {
 
   async #save(): Promise<void> {
     await mkdir(dirname(this.#file), { recursive: true, mode: 0o700 });
-    const draft = `${this.#file}.new`;
-    await writeFile(draft, `${JSON.stringify({ secret: this.#secret, isBound: this.#isBound })}\n`, { mode: 0o600 });
-    await rename(draft, this.#file);
+    const content = JSON.stringify({ secret: this.#secret, isBound: this.#isBound });
+    await writeFileAtomic(this.#file, sealText(content), { durable: true });
   }
 }
 
-async function read(file: string): Promise<{ readonly secret: string; readonly isBound: boolean } | undefined> {
+async function read(file: string): Promise<{ readonly secret: string; readonly isBound: boolean } | "damaged" | undefined> {
+  let text: string;
   try {
-    const content: unknown = JSON.parse(await readFile(file, "utf8"));
-    if (!isJsonObject(content)) return undefined;
-    const { secret, isBound } = content;
-    return typeof secret === "string" && secret.length >= 32 ? { secret, isBound: isBound === true } : undefined;
-  } catch {
-    // Missing or damaged. With a new credential, an administrator has to admit the agent again.
-    return undefined;
+    text = await readFile(file, "utf8");
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? undefined : "damaged";
   }
+  const { secret, isBound } = parseJsonObject(openSealedText(text) ?? "") ?? {};
+  return typeof secret === "string" && secret.length >= 32 ? { secret, isBound: isBound === true } : "damaged";
 }

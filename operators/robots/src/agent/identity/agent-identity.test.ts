@@ -1,5 +1,5 @@
 import { createPrivateKey } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
@@ -58,7 +58,7 @@ const pemOf = (key: ReturnType<typeof createPrivateKey>): string => key.export({
 
 /** A robot that has joined at time `now`. */
 async function joinedRobot(robotId: string, now: number): Promise<AgentIdentity> {
-  const identity = await AgentIdentity.open(join(dir, robotId, "identity.json"), robotId);
+  const identity = await AgentIdentity.open(join(dir, robotId, "identity.json"), robotId, silentLogger);
   const key = pemOf(await identity.keyFor("token001"));
   await identity.accept(await answerOf(newer, robotId, key, now), newer.pin);
   return identity;
@@ -75,7 +75,7 @@ it("keeps newer keys of the authority, and a key that is about to join, when it 
 });
 
 it("rejects a controller that its join token does not name", async () => {
-  const identity = await AgentIdentity.open(join(dir, "lured", "identity.json"), "lured");
+  const identity = await AgentIdentity.open(join(dir, "lured", "identity.json"), "lured", silentLogger);
   const answer = await answerOf(newer, "lured", pemOf(await identity.keyFor("token001")), t0);
   await expect(identity.accept(answer, "A".repeat(43))).rejects.toThrow(
     /not genuine: its certificate authority is not one that/,
@@ -100,8 +100,25 @@ it("trusts another authority only if one that it trusts has signed for it, and n
   expect(identity.pins).toEqual([new RobotAuthority(dropped).pin]);
   // The key of the retired authority was stolen.
   expect(await identity.trust(new RobotAuthority({ ...newer.state, version: 99 }).trust)).toBe(false);
-  const reopened = await AgentIdentity.open(join(dir, "follows", "identity.json"), "follows");
+  const reopened = await AgentIdentity.open(join(dir, "follows", "identity.json"), "follows", silentLogger);
   expect(reopened.pins).toEqual(identity.pins);
+});
+
+it("repairs an identity with a flipped bit from its copy, and never uses a damaged one", async () => {
+  const { joined } = await joinedRobot("damaged", t0);
+  const file = join(dir, "damaged", "identity.json");
+  const intact = readFileSync(file);
+  for (let index = 0; index < intact.length; index += 97) {
+    const damaged = Buffer.from(intact);
+    damaged.writeUInt8(damaged.readUInt8(index) ^ (1 << (index % 8)), index);
+    writeFileSync(file, damaged);
+    expect((await AgentIdentity.open(file, "damaged", silentLogger)).joined, `byte ${index}`).toEqual(joined);
+    expect(readFileSync(file).equals(intact)).toBe(true);
+  }
+  for (const path of [file, `${file}.copy`]) writeFileSync(path, intact.subarray(0, 100));
+  await expect(AgentIdentity.open(file, "damaged", silentLogger)).rejects.toThrow(
+    /is damaged: restore it, or remove it and join/,
+  );
 });
 
 it("joins with a new token after a renewal that is under way", async () => {

@@ -1,7 +1,9 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from "node:crypto";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
+import type { Logger } from "@keelson/controller";
+import { openSealedText, sealText, writeFileAtomic } from "@keelson/execution/files";
 import type { JoinAnswer } from "../../identity/join-request.ts";
 import { openTrustBundle, pinOf, type SignedTrustBundle, type TrustBundle } from "../../identity/authority/trust-bundle.ts";
 import { RobotsError } from "../../robots-error.ts";
@@ -46,8 +48,8 @@ export interface JoinedIdentity {
 /**
  * A robot's key pair and certificate.
  *
- * **Guarantees**: the private key is generated here, is written to `file` only, and only its owner can read it. A certificate is accepted only if it is for
- * this robot and this key, and signed by the authority that the join token names.
+ * **Guarantees**: the private key is generated here, is written to `file` and its copy only, and only their owner can read it. A certificate is accepted
+ * only if it is for this robot and this key, and signed by the authority that the join token names. Damage of one of the two files is repaired.
  */
 export class AgentIdentity {
   readonly #file: string;
@@ -62,9 +64,26 @@ export class AgentIdentity {
     this.#joined = joinedOf(stored.joined);
   }
 
-  /** Reads the identity. **Errors**: {@link RobotsError} `InvalidIdentity` if the file exists and cannot be used. */
-  static async open(file: string, robotId: string): Promise<AgentIdentity> {
-    return new AgentIdentity(file, robotId, await readStored(file));
+  /** Reads the identity. **Errors**: {@link RobotsError} `InvalidIdentity` if neither the file nor its copy can be used. */
+  static async open(file: string, robotId: string, log: Logger): Promise<AgentIdentity> {
+    const own = await readStored(file);
+    if (own.kind === "stored") return new AgentIdentity(file, robotId, own.identity);
+    // Whoever removes the file wants the robot to join again.
+    if (own.kind === "missing") return new AgentIdentity(file, robotId, {});
+    const copy = await readStored(copyOf(file));
+    if (copy.kind !== "stored") {
+      // Without this error, the robot would become one without a key, whose messages are not checked.
+      const hint = "restore it, or remove it and join again with a new token";
+      throw new RobotsError("InvalidIdentity", `${file} is damaged: ${hint}`, { cause: own.cause });
+    }
+    const identity = new AgentIdentity(file, robotId, copy.identity);
+    try {
+      await identity.#save(copy.identity);
+      log.warn({ file }, "the robot's identity was damaged, and was repaired from its copy");
+    } catch (error) {
+      log.error({ file }, `the robot's identity is damaged, and could not be repaired from its copy: ${String(error)}`);
+    }
+    return identity;
   }
 
   /** Undefined until the robot has joined. */
@@ -135,9 +154,9 @@ export class AgentIdentity {
 
   async #save(stored: StoredIdentity): Promise<void> {
     await mkdir(dirname(this.#file), { recursive: true, mode: 0o700 });
-    const draft = `${this.#file}.new`;
-    await writeFile(draft, `${JSON.stringify(stored)}\n`, { mode: 0o600, flush: true });
-    await rename(draft, this.#file);
+    const text = sealText(JSON.stringify(stored));
+    await writeFileAtomic(this.#file, text, { durable: true });
+    await writeFileAtomic(copyOf(this.#file), text, { durable: true });
     this.#stored = stored;
     this.#joined = joinedOf(stored.joined);
   }
@@ -177,24 +196,23 @@ const rootsOf = ({ roots, authority }: StoredKey): readonly string[] => roots ??
 
 const certificatesOf = (pems: readonly string[]): readonly X509Certificate[] => pems.map((pem) => new X509Certificate(pem));
 
-async function readStored(file: string): Promise<StoredIdentity> {
-  let text: string;
+const copyOf = (file: string): string => `${file}.copy`;
+
+type ReadIdentity =
+  | { readonly kind: "stored"; readonly identity: StoredIdentity }
+  | { readonly kind: "missing" }
+  | { readonly kind: "damaged"; readonly cause: unknown };
+
+async function readStored(file: string): Promise<ReadIdentity> {
   try {
-    text = await readFile(file, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
-    throw error;
-  }
-  try {
-    const content: unknown = JSON.parse(text);
+    const content: unknown = JSON.parse(openSealedText(await readFile(file, "utf8")) ?? "");
     if (!isJsonObject(content)) throw new SyntaxError("not an object");
     const { joined, pending } = content as StoredIdentity;
     for (const { key } of [joined, pending].filter((each) => each !== undefined)) createPrivateKey(key);
     if (joined !== undefined && joinedOf(joined) === undefined) throw new SyntaxError("the keys are not signed");
-    return { ...(joined === undefined ? {} : { joined }), ...(pending === undefined ? {} : { pending }) };
+    const identity = { ...(joined === undefined ? {} : { joined }), ...(pending === undefined ? {} : { pending }) };
+    return { kind: "stored", identity };
   } catch (error) {
-    // Without this error, the robot would become one without a key, whose messages are not checked.
-    const hint = "restore it, or remove it and join again with a new token";
-    throw new RobotsError("InvalidIdentity", `${file} is damaged: ${hint}`, { cause: error });
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? { kind: "missing" } : { kind: "damaged", cause: error };
   }
 }

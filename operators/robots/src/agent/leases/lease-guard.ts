@@ -64,6 +64,12 @@ export class LeaseGuard {
     if (!(await this.#isRunning())) this.#start(this.#dir);
   }
 
+  /** The recorded end of a program's lease by the boot clock. Undefined if there is none, or it cannot be read. */
+  async endOf(id: string): Promise<number | undefined> {
+    const [end = ""] = (await readFile(this.#fileOf(id), "utf8").catch(() => "")).split(" ");
+    return /^\d+$/.test(end) ? Number(end) * 1000 : undefined;
+  }
+
   /** Forgets a program that has ended. */
   async forget(id: string): Promise<void> {
     await rm(this.#fileOf(id), { force: true });

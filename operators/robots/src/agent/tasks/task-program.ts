@@ -50,6 +50,7 @@ export function programSpecOf(
     ...container,
     metadata: {
       ...{ uid, attempt: String(attempt), run: String(run) },
+      ...(order.lease !== undefined && { lease: JSON.stringify(order.lease) }),
       ...(own.length > 0 && { [devicesMetadata]: own.join(" ") }),
     },
   };

@@ -1,6 +1,7 @@
-import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { isJsonObject, parseJsonObject } from "@keelson/api-machinery";
+import { openSealedText, sealText, writeFileAtomic } from "@keelson/execution/files";
 import { taskUidPattern } from "../../protocol/messages.ts";
 import type { HeldTask } from "../held-task.ts";
 
@@ -16,7 +17,7 @@ export interface TaskRecords {
 const phases: readonly unknown[] = ["accepted", "running", "waiting", "ended", "deleting", "gone"];
 
 function parse(text: string, uid: string): HeldTask | undefined {
-  const value = parseJsonObject(text);
+  const value = parseJsonObject(openSealedText(text) ?? "");
   if (value === undefined) return undefined;
   const isValid =
     value.uid === uid &&
@@ -55,28 +56,7 @@ export async function openTaskRecords(dir: string): Promise<TaskRecords> {
       }
       return { tasks, damaged };
     },
-    async save(task) {
-      const fresh = `${fileOf(task.uid)}.new`;
-      try {
-        const file = await open(fresh, "w", 0o600);
-        try {
-          await file.writeFile(JSON.stringify(task));
-          await file.sync();
-        } finally {
-          await file.close();
-        }
-        await rename(fresh, fileOf(task.uid));
-        const folder = await open(dir, "r");
-        try {
-          await folder.sync();
-        } finally {
-          await folder.close();
-        }
-      } catch (error) {
-        await rm(fresh, { force: true });
-        throw error;
-      }
-    },
+    save: (task) => writeFileAtomic(fileOf(task.uid), sealText(JSON.stringify(task)), { durable: true }),
     forget: (uid) => rm(fileOf(uid), { force: true }),
   };
 }

@@ -9,6 +9,7 @@ import type { AgentContainers } from "../containers/agent-containers.ts";
 import type { AgentPolicy } from "../policy/agent-policy.ts";
 import type { TaskFiles } from "../files/task-files.ts";
 import { HealthChecks } from "../checks/health-checks.ts";
+import { recoveredTask } from "./recovered-task.ts";
 import { startFailed, TaskStarts } from "./task-starts.ts";
 import { type AgentEffect, type AgentEvent, discard, type HeldTask } from "../held-task.ts";
 import { programId, type ProgramName } from "./task-program.ts";
@@ -38,12 +39,11 @@ export interface TaskRunnerOptions {
   readonly taskOf: (uid: string) => HeldTask | undefined;
   /** Fetches and renders the files of tasks. */
   readonly files: TaskFiles;
+  /** Boot ID of this computer. */
+  readonly bootId: string;
   /** The owner's policy. It also applies to tasks that were accepted under an earlier one. */
   readonly policy: AgentPolicy;
 }
-
-/** First sequence number after a damaged record: above any number that its task can have reached. */
-const seqAfterDamage = 1000;
 
 /** Carries out the agent's decisions: runs programs, keeps records, removes files. Effects on one task run in order. */
 export class TaskRunner {
@@ -102,7 +102,7 @@ export class TaskRunner {
 
   /** Loads the tasks of the last agent, including those whose record is damaged but whose program is known. */
   async load(): Promise<Map<string, HeldTask>> {
-    const { driver, records, clock, log } = this.#options;
+    const { driver, records, log } = this.#options;
     const { tasks, damaged } = await records.load();
     const known = new Map(
       tasks.map((task) => {
@@ -114,14 +114,21 @@ export class TaskRunner {
     );
     for (const uid of damaged) log.error({ task: uid }, "damaged task record moved aside");
     for (const program of driver.list()) {
-      const { uid, attempt, run = 0 } = program.spec.metadata ?? {};
+      const { uid } = program.spec.metadata ?? {};
       if (uid === undefined || !taskUidPattern.test(uid) || known.has(uid)) continue;
-      // The exit of its program must still be reported.
-      const number = Number(attempt);
-      const phase = { phase: "running" as const, seq: seqAfterDamage, isAcknowledged: true, ticks: 0, changedAt: clock.now() };
-      known.set(uid, { uid, attempt: number, programAttempt: number, run: Number(run), ...phase });
+      known.set(uid, await this.#recovered(uid, program));
     }
     return known;
+  }
+
+  /** A task without a record: its start and the exit of its program must still be reported, and its lease be kept. */
+  async #recovered(uid: string, program: Program): Promise<HeldTask> {
+    const { bootId, clock, guard } = this.#options;
+    const task = recoveredTask(uid, program, clock.now());
+    if (task.lease === undefined) return task;
+    // Without its end, the lease counts as expired.
+    const untilMs = (await guard.endOf(program.id)) ?? 0;
+    return { ...task, lease: { ...task.lease, held: { bootId, untilMs } } };
   }
 
   /** Continues every task where the last agent stopped, and removes programs that belong to no task. */

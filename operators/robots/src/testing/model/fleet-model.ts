@@ -43,7 +43,7 @@ const robotNames = ["robot-a", "robot-b", "robot-c"];
 const uidOf = (index: number): string => `00000000-0000-4000-8000-00000000000${index}`;
 
 /**
- * Runs tasks on three robots with one core each under random loss, duplication, reordering, partitions, crashes of agents and bridges, reboots, failing
+ * Runs tasks on three robots with one core each under random loss, duplication, reordering, partitions, crashes of agents and bridges, reboots, lost records, failing
  * writes, lagging caches and clocks that are off, and checks the invariants of the protocol:
  *
  * - I1: a terminal state never changes.
@@ -179,9 +179,11 @@ export class FleetModel {
     const kind = Math.floor(simulation.random() * 5);
     if (kind === 0) {
       robot.crash();
+      if (simulation.chance(0.3)) robot.loseRecord();
       simulation.after(simulation.between(1_000, 15 * minuteMs), () => this.#returns(robot));
     } else if (kind === 1) {
       robot.reboot();
+      if (simulation.chance(0.3)) robot.loseRecord();
       simulation.after(simulation.between(20_000, 10 * minuteMs), () => this.#returns(robot));
     } else if (kind === 2) {
       this.#server.stopBridge();

@@ -1,10 +1,11 @@
 import type { Exited } from "@keelson/execution";
 import { step } from "../../agent/agent-state.ts";
-import type { AgentEffect, AgentEvent, AgentState, HeldTask } from "../../agent/held-task.ts";
+import type { AgentEffect, AgentEvent, AgentState, HeldTask, TaskLease } from "../../agent/held-task.ts";
 import { LeaseKeeper } from "../../agent/leases/lease-keeper.ts";
 import { defaultRobotPolicy } from "../../agent/policy/robot-policy.ts";
 import { readDispatch } from "../../agent/tasks/task-order.ts";
 import { leaseDemand, withoutGrant } from "../../agent/leases/task-lease.ts";
+import { recoveredTask } from "../../agent/tasks/recovered-task.ts";
 import type { LeaseAnswer, LeaseRequest, StatusMessage } from "../../protocol/messages.ts";
 import type { Simulation } from "./simulation.ts";
 
@@ -24,6 +25,7 @@ export type ToRobot =
 interface ModelProgram {
   readonly uid: string;
   readonly attempt: number;
+  readonly lease: TaskLease | undefined;
   /** Lease end by the boot clock, as the guard knows it. */
   leaseUntilMs: number | undefined;
   isAlive: boolean;
@@ -73,6 +75,13 @@ export class ModelRobot {
     this.isConnected = false;
   }
 
+  /** The disk loses the record of a task that is not over. Call it while the agent is dead. */
+  loseRecord(): void {
+    const { simulation } = this.#options;
+    const uids = [...this.#disk.values()].flatMap(({ uid, phase }) => (phase === "gone" || phase === "deleting" ? [] : [uid]));
+    this.#disk.delete(uids[Math.floor(simulation.random() * uids.length)] ?? "");
+  }
+
   /** The computer restarts: no program survives. */
   reboot(): void {
     this.crash();
@@ -84,8 +93,12 @@ export class ModelRobot {
   startAgent(): void {
     if (this.#agent !== undefined) return;
     const instanceId = `${this.name}.${++this.#agents}`;
+    const bootId = `boot-${this.#boots}`;
     const tasks = new Map([...this.#disk].map(([uid, task]) => [uid, this.#loaded(task)]));
-    const state: AgentState = { robotId: this.name, bootId: `boot-${this.#boots}`, tasks };
+    for (const program of this.#programs.values()) {
+      if (!this.#disk.has(program.uid)) tasks.set(program.uid, this.#recovered(program, bootId));
+    }
+    const state: AgentState = { robotId: this.name, bootId, tasks };
     const keeper = new LeaseKeeper({
       clock: this.#clock,
       bootMs: () => this.#bootMs(),
@@ -157,6 +170,13 @@ export class ModelRobot {
   /** A task as the runner loads it: a leased one that has not started waits for its next lease. */
   #loaded(task: HeldTask): HeldTask {
     return task.phase === "accepted" && !this.#programs.has(keyOf(task)) ? withoutGrant(task) : task;
+  }
+
+  /** As the runner recovers a task whose program it finds without a record. */
+  #recovered({ uid, attempt, lease, leaseUntilMs: untilMs = 0 }: ModelProgram, bootId: string): HeldTask {
+    const metadata = { attempt: String(attempt), ...(lease === undefined ? {} : { lease: JSON.stringify(lease) }) };
+    const task = recoveredTask(uid, { spec: { id: uid, command: ["run"], metadata } }, this.#clock.now());
+    return task.lease === undefined ? task : { ...task, lease: { ...task.lease, held: { bootId, untilMs } } };
   }
 
   #resume(task: HeldTask): void {
@@ -233,7 +253,8 @@ export class ModelRobot {
     const held = this.#agent?.state.tasks.get(uid);
     if (held?.programAttempt !== attempt || held.phase !== "accepted" || held.lease?.isFenced === true) return;
     const { simulation, onStart } = this.#options;
-    const program: ModelProgram = { uid, attempt, leaseUntilMs: held.lease?.held?.untilMs, isAlive: true };
+    const { lease } = held;
+    const program: ModelProgram = { uid, attempt, lease, leaseUntilMs: lease?.held?.untilMs, isAlive: true };
     this.#programs.set(`${uid}/${attempt}`, program);
     onStart(uid, attempt);
     this.#handle({ kind: "started", uid, attempt, startedAt: this.#clock.now() });
@@ -244,7 +265,9 @@ export class ModelRobot {
   }
 
   async #stop({ uid, attempt, ...effect }: AgentEffect & { readonly kind: "stop" | "discard" }): Promise<void> {
-    const program = this.#programs.get(`${uid}/${attempt}`);
+    const key = `${uid}/${attempt}`;
+    const program = this.#programs.get(key);
+    if (effect.kind === "discard") this.#programs.delete(key);
     if (program === undefined || !program.isAlive) return;
     const { simulation } = this.#options;
     const { graceMs = 5_000 } = effect.kind === "stop" ? effect : {};

@@ -8,6 +8,7 @@ import type { Robot } from "../../api/robot.ts";
 import type { Task } from "../../api/task.ts";
 import { Leases } from "../../bridge/leases.ts";
 import { storeReport } from "../../bridge/reports.ts";
+import { missingTasks } from "../../bridge/task-deletions.ts";
 import { TaskWrites } from "../../bridge/task-writes.ts";
 import { isPreemptedBy } from "../../controllers/moves/preemption-decision.ts";
 import { hasStatus } from "../../controllers/groups/owned-task-status.ts";
@@ -90,6 +91,7 @@ export class ModelServer {
           const isDisplaced = task?.status?.displaced?.robot === robot;
           if (task?.spec.targetRobot !== robot && !isDisplaced) this.#sendDelete(robot, taskUid, attempt);
         }
+        this.#endMissing(robot, message.tasks);
         this.resend(robot);
         return;
       case "lease":
@@ -109,6 +111,11 @@ export class ModelServer {
         });
       }
     }
+  }
+
+  #endMissing(robot: string, registered: readonly { readonly taskUid: string }[]): void {
+    const tasks = this.store.list().filter(({ spec }) => spec.targetRobot === robot);
+    for (const { taskUid, attempt } of missingTasks(tasks, registered)) this.#sendDelete(robot, taskUid, attempt);
   }
 
   /** Marks robots offline that were silent for too long. */

@@ -1,5 +1,6 @@
 import { isJsonObject, parseJsonObject } from "@keelson/api-machinery";
 import type { Exited, RunningLimits } from "../../driver.ts";
+import { openSealedText, sealText } from "../../files/sealed-text.ts";
 import type { Identity } from "../../process/launcher.ts";
 import type { StopReason } from "../program-exit.ts";
 
@@ -19,7 +20,7 @@ export type ProgramRecord =
 
 /** Serializes a record. */
 export function serialiseRecord(record: ProgramRecord): string {
-  return `${JSON.stringify(record)}\n`;
+  return sealText(JSON.stringify(record));
 }
 
 const reasons: readonly unknown[] = ["Completed", "Error", "StartFailed", "Timeout", "Stopped", "OOMKilled", "Lost"];
@@ -47,7 +48,7 @@ function parseLimits(value: unknown): RunningLimits | undefined {
 
 /** Parses a record; undefined if the text is not one. */
 export function parseRecord(text: string): ProgramRecord | undefined {
-  const value = parseJsonObject(text);
+  const value = parseJsonObject(openSealedText(text) ?? "");
   if (value === undefined) return undefined;
   if (value.kind === "exited" && isExited(value.exited)) return { kind: "exited", exited: value.exited };
   if (value.kind !== "running" || !isIdentity(value.identity) || typeof value.startedAt !== "number") return undefined;
