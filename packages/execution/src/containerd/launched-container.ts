@@ -19,7 +19,7 @@ import { defaultAction } from "../process/signal-disposition.ts";
 import { containerLimits } from "../program/limits/limits-record.ts";
 import { readErrorTail } from "../program/files/program-files.ts";
 import type { ProgramFolder } from "../program/files/program-folder.ts";
-import { exitFileText, parseExitFile } from "../shim/shim.ts";
+import { exitFileText, parseExitFile } from "../shim/exit-file.ts";
 import { type ContainerContext, messageOf, taskStates } from "./container-context.ts";
 import { execInContainer } from "./container-exec.ts";
 import { resolveContainerUser } from "./container-user.ts";

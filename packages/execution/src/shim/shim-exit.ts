@@ -6,8 +6,8 @@ import { neverRanMessage } from "../process/launcher.ts";
 import type { Termination, LaunchRequest } from "../process/launcher.ts";
 import { readErrorTail } from "../program/files/program-files.ts";
 import type { ProgramFolder } from "../program/files/program-folder.ts";
-import { parseExitFile } from "./shim.ts";
-import type { ExitFile } from "./shim.ts";
+import { parseExitFile } from "./exit-file.ts";
+import type { ExitFile } from "./exit-file.ts";
 
 /** Explains why a wrapper could not execute the program, if it exited with `exitCode` for that reason. */
 export type ReadStartError = (

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { parseExitFile, splitEnvironment } from "./shim.ts";
+import { parseExitFile } from "./exit-file.ts";
+import { splitEnvironment } from "./shim.ts";
 
 test("parses the program, its exit code and start errors from an exit file", () => {
   expect(parseExitFile("pid 12 345\nexit 7\n\n\n")).toEqual({

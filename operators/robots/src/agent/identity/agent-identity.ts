@@ -68,7 +68,7 @@ export class AgentIdentity {
   static async open(file: string, robotId: string, log: Logger): Promise<AgentIdentity> {
     const own = await readStored(file);
     if (own.kind === "stored") return new AgentIdentity(file, robotId, own.identity);
-    // Whoever removes the file wants the robot to join again.
+    // An administrator has removed it, so that the robot joins again.
     if (own.kind === "missing") return new AgentIdentity(file, robotId, {});
     const copy = await readStored(copyOf(file));
     if (copy.kind !== "stored") {

@@ -3,17 +3,15 @@ import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { type Driver, type Exited, type Program, readLogTail } from "@keelson/execution";
-import { taskUidPattern } from "../../protocol/messages.ts";
 import type { StatusMessage } from "../../protocol/messages.ts";
 import type { AgentContainers } from "../containers/agent-containers.ts";
 import type { AgentPolicy } from "../policy/agent-policy.ts";
 import type { TaskFiles } from "../files/task-files.ts";
 import { HealthChecks } from "../checks/health-checks.ts";
-import { recoveredTask } from "./recovered-task.ts";
+import { loadTasks } from "./recovered-task.ts";
 import { startFailed, TaskStarts } from "./task-starts.ts";
 import { type AgentEffect, type AgentEvent, discard, type HeldTask } from "../held-task.ts";
 import { programId, type ProgramName } from "./task-program.ts";
-import { withoutGrant } from "../leases/task-lease.ts";
 import type { LeaseGuard } from "../leases/lease-guard.ts";
 import type { TaskRecords } from "./task-records.ts";
 import { logTailBytes, noLogs } from "./task-reports.ts";
@@ -101,34 +99,8 @@ export class TaskRunner {
   }
 
   /** Loads the tasks of the last agent, including those whose record is damaged but whose program is known. */
-  async load(): Promise<Map<string, HeldTask>> {
-    const { driver, records, log } = this.#options;
-    const { tasks, damaged } = await records.load();
-    const known = new Map(
-      tasks.map((task) => {
-        const { uid, programAttempt = 0, run } = task;
-        // Without a program, the next grant starts it.
-        const hasProgram = task.phase !== "accepted" || driver.get(programId(uid, programAttempt, run)) !== undefined;
-        return [uid, hasProgram ? task : withoutGrant(task)];
-      }),
-    );
-    for (const uid of damaged) log.error({ task: uid }, "damaged task record moved aside");
-    for (const program of driver.list()) {
-      const { uid } = program.spec.metadata ?? {};
-      if (uid === undefined || !taskUidPattern.test(uid) || known.has(uid)) continue;
-      known.set(uid, await this.#recovered(uid, program));
-    }
-    return known;
-  }
-
-  /** A task without a record: its start and the exit of its program must still be reported, and its lease be kept. */
-  async #recovered(uid: string, program: Program): Promise<HeldTask> {
-    const { bootId, clock, guard } = this.#options;
-    const task = recoveredTask(uid, program, clock.now());
-    if (task.lease === undefined) return task;
-    // Without its end, the lease counts as expired.
-    const untilMs = (await guard.endOf(program.id)) ?? 0;
-    return { ...task, lease: { ...task.lease, held: { bootId, untilMs } } };
+  load(): Promise<Map<string, HeldTask>> {
+    return loadTasks(this.#options);
   }
 
   /** Continues every task where the last agent stopped, and removes programs that belong to no task. */
