@@ -63,8 +63,8 @@ const changes: readonly {
   },
 ];
 
-async function provisioned(crashAfter?: number): Promise<Simulation> {
-  const simulation = createSimulation(crashAfter === undefined ? {} : { crashAfter });
+async function provisioned(): Promise<Simulation> {
+  const simulation = createSimulation({ isRecorded: true });
   simulation.create(spec);
   await simulation.run();
   return simulation;
@@ -95,10 +95,13 @@ describe("controllers that crash after any write or call", () => {
     const whole = await provisioned();
     expectHealthy(whole, 3);
     expect(whole.actions.length).toBeGreaterThan(15);
-    for (let at = 1; at <= whole.actions.length; at++) {
-      const simulation = await provisioned(at);
+    expect(whole.snapshots).toHaveLength(whole.actions.length);
+    for (const [index, from] of whole.snapshots.entries()) {
+      const simulation = createSimulation({ from });
+      await simulation.run();
       expectHealthy(simulation, 3);
-      expect([count(simulation, 0, "starts"), count(simulation, 0, "promoted")], `after ${at}`).toEqual([3, 1]);
+      const where = `after ${index + 1}: ${whole.actions[index]}`;
+      expect([count(simulation, 0, "starts"), count(simulation, 0, "promoted")], where).toEqual([3, 1]);
     }
   });
 
@@ -106,16 +109,15 @@ describe("controllers that crash after any write or call", () => {
     const { change, starts, promotions, pods = 3, stride = 1 } = each;
     const whole = await provisioned();
     const first = whole.actions.length;
+    const from = whole.redis.commands.length;
     whole.change(change);
     await whole.run();
     expectHealthy(whole, pods);
-    for (let at = first + 1; at <= whole.actions.length; at += stride) {
-      const simulation = await provisioned(at);
-      const from = simulation.redis.commands.length;
-      simulation.change(change);
+    for (let index = first; index < whole.snapshots.length; index += stride) {
+      const simulation = createSimulation({ from: whole.snapshots[index] });
       await simulation.run();
       expectHealthy(simulation, pods);
-      const where = `after ${at}: ${whole.actions[at - 1]}`;
+      const where = `after ${index + 1}: ${whole.actions[index]}`;
       const started = starts.map((_, ordinal) => count(simulation, from, "starts", `cache-redis-nodes-${ordinal}`));
       expect(started, where).toEqual(starts);
       expect(count(simulation, from, "promoted"), where).toBe(promotions);

@@ -146,21 +146,24 @@ describe("a primary that fails", { timeout: 300_000 }, () => {
   );
 
   it.each(["kill", "freeze"] as const)("(%s) is replaced once, wherever the controllers crash", async (kind) => {
-    const whole = await provisioned();
+    const whole = await provisioned({ isRecorded: true });
     const first = whole.actions.length;
     whole.redis[kind](pod(0));
-    await whole.run(() => groupOf(whole).primary?.pod !== pod(0));
-    whole.redis.restart(pod(0));
-    await whole.run();
-    for (let at = first + 1; at <= whole.actions.length; at++) {
-      const simulation = await provisioned({ crashAfter: at });
-      simulation.redis[kind](pod(0));
+    const restartOld = async (simulation: Simulation): Promise<void> => {
       await simulation.run(() => groupOf(simulation).primary?.pod !== pod(0));
       simulation.redis.restart(pod(0));
+    };
+    await restartOld(whole);
+    const beforeRestart = whole.actions.length;
+    await whole.run();
+    for (const [index, from] of whole.snapshots.entries()) {
+      if (index < first) continue;
+      const simulation = createSimulation({ from });
+      if (index < beforeRestart) await restartOld(simulation);
       await simulation.run();
       expectRecovered(simulation);
       const promoted = simulation.redis.commands.filter(({ command }) => command === "promoted");
-      expect(promoted, `after ${whole.actions[at - 1]}`).toHaveLength(2);
+      expect(promoted, `after ${whole.actions[index]}`).toHaveLength(2);
     }
   });
 });

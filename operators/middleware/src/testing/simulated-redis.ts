@@ -2,53 +2,20 @@ import type { AgentClient } from "../agent/agent-client.ts";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
 import { hasVersion } from "../plugin/plugin.ts";
-
-/** Persistent state of a Pod. */
-export interface SimulatedVolume {
-  role?: "primary" | "replica";
-  primaryHost?: string;
-  epoch: number;
-  isFenced?: boolean;
-  /** Key of the members of the quorum. */
-  members?: string;
-  /** Number of writes. There is one writer, so fewer than acknowledged means a loss. */
-  writes: number;
-}
-
-/** A program in a Pod with its agent. */
-interface Server {
-  readonly ip: string;
-  readonly pod: string;
-  readonly volume: SimulatedVolume;
-  readonly version: string;
-  configHash: string;
-  parameters: Readonly<Record<string, string>>;
-  isLinked: boolean;
-  isStopped: boolean;
-  /** Whether its role must be assigned before it serves clients and replicas. */
-  isIsolated: boolean;
-  /** Whether its agent and program do not answer. */
-  isFrozen: boolean;
-}
-
-/** An action of a program that tests count. */
-export interface SimulatedCommand {
-  readonly pod: string;
-  readonly command: "starts" | "stops" | "reloads" | "promoted";
-}
+import type { RedisState, SimulatedCommand, SimulatedServer, SimulatedVolume } from "./redis-state.ts";
 
 /** Simulated programs that replicate like Redis, and a client that writes continuously. */
 export interface SimulatedRedis {
   readonly agents: AgentClient;
-  readonly commands: SimulatedCommand[];
+  readonly commands: readonly SimulatedCommand[];
   /** Version of the installed program, whatever the image says. */
   installedVersion: string | undefined;
   /** Number of writes that a Group acknowledged. */
   acknowledgedBy(group: string): number;
+  /** Starts the program of a Pod with the Pod's volume, which is empty at first. */
   start(server: {
     readonly ip: string;
     readonly pod: string;
-    readonly volume: SimulatedVolume;
     readonly version: string;
     readonly configHash: string;
     readonly parameters: Readonly<Record<string, string>>;
@@ -74,23 +41,21 @@ export interface SimulatedRedis {
 /** Parameters that require a restart. */
 const cold = new Set(["databases", "io-threads"]);
 
-/** Creates a {@link SimulatedRedis}. `act` wraps every call to an agent. */
-export function createSimulatedRedis(act: <T>(name: string, perform: () => T) => T): SimulatedRedis {
-  const servers = new Map<string, Server>();
+/** Creates a {@link SimulatedRedis} that starts in this state and changes it. `act` wraps every call to an agent. */
+export function createSimulatedRedis(act: <T>(name: string, perform: () => T) => T, state: RedisState): SimulatedRedis {
+  const { servers, volumes, commands, acknowledged } = state;
   const watches = new Map<string, Set<() => void>>();
-  const commands: SimulatedCommand[] = [];
-  const acknowledged = new Map<string, number>();
 
   const notify = (ip: string): void => {
     for (const onChange of watches.get(ip) ?? []) onChange();
   };
-  const up = (ip: string): Server | undefined => {
+  const up = (ip: string): SimulatedServer | undefined => {
     const server = servers.get(ip);
     return server?.isStopped === true || server?.isFrozen === true ? undefined : server;
   };
-  const byPod = (pod: string): Server | undefined => [...servers.values()].find((server) => server.pod === pod);
+  const byPod = (pod: string): SimulatedServer | undefined => [...servers.values()].find((server) => server.pod === pod);
 
-  function takeOver(server: Server, call: Extract<Call, { method: "Failover" }>): CallResult {
+  function takeOver(server: SimulatedServer, call: Extract<Call, { method: "Failover" }>): CallResult {
     const { volume } = server;
     if (server.isIsolated) return { kind: "refused", message: "restarted" };
     const old = servers.get(volume.primaryHost ?? "");
@@ -110,7 +75,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
     return { kind: "done" };
   }
 
-  function perform(server: Server, call: Call): CallResult {
+  function perform(server: SimulatedServer, call: Call): CallResult {
     const { volume } = server;
     switch (call.method) {
       case "GetGroupOrder":
@@ -215,9 +180,11 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       close: () => undefined,
     },
     start(server) {
-      const { ip, pod, volume } = server;
+      const { ip, pod } = server;
+      const volume: SimulatedVolume = volumes.get(pod) ?? { epoch: 0, writes: 0 };
+      volumes.set(pod, volume);
       commands.push({ pod, command: "starts" });
-      servers.set(ip, { ...server, isLinked: false, isStopped: false, isIsolated: true, isFrozen: false });
+      servers.set(ip, { ...server, volume, isLinked: false, isStopped: false, isIsolated: true, isFrozen: false });
       // A restarted primary keeps its role under its new address.
       if (volume.role === "primary") volume.primaryHost = ip;
       notify(ip);

@@ -36,6 +36,16 @@ export interface SimulatedStore {
   /** Edits an object as another client, such as a user or the kubelet. `undefined` deletes it. */
   edit(kind: string, name: string, change: (object: AnyObject) => AnyObject | undefined): void;
   create(kind: string, object: KubernetesObject & { readonly spec?: object }): void;
+  /** A copy of the state, from which another store can start. */
+  snapshot(): StoreState;
+}
+
+/** The objects of a {@link SimulatedStore}, none of which is ever changed in place. */
+export interface StoreState {
+  readonly objects: ReadonlyMap<string, AnyObject>;
+  /** The last configurations applied, by field manager and object. */
+  readonly applied: ReadonlyMap<string, AnyObject>;
+  readonly version: number;
 }
 
 /** When all objects of a simulation were created and deleted. */
@@ -44,14 +54,18 @@ const creationTimestamp = "2026-01-01T00:00:00Z";
 /** Namespace of simulations. */
 export const namespace = "default";
 
-/** Creates a {@link SimulatedStore}. `write` wraps every write; if it throws before the write, the write does not happen. */
+/**
+ * Creates a {@link SimulatedStore}, by default an empty one. `write` wraps every write; if it throws before the write, the write does not
+ * happen.
+ */
 export function createSimulatedStore(
   onChange: (change: StoreChange) => void,
   write: (name: string, act: () => void) => void,
+  from?: StoreState,
 ): SimulatedStore {
-  const objects = new Map<string, AnyObject>();
-  const applied = new Map<string, AnyObject>();
-  let version = 0;
+  const objects = new Map(from?.objects);
+  const applied = new Map(from?.applied);
+  let version = from?.version ?? 0;
   const idOf = (kind: string, name: string): string => `${kind}/${name}`;
 
   function put(kind: string, name: string, next: AnyObject | undefined): void {
@@ -193,6 +207,7 @@ export function createSimulatedStore(
       put(kind, name, change(draft(found) as AnyObject));
     },
     create: (kind, object) => put(kind, object.metadata.name ?? "", object as AnyObject),
+    snapshot: () => ({ objects: new Map(objects), applied: new Map(applied), version }),
   };
 }
 

@@ -11,12 +11,27 @@ import { PluginReader } from "../plugin/plugin-reader.ts";
 import { defaultControllerSettings } from "../settings/controller-settings.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
 import { redisPlugin } from "../plugin/redis-plugin.ts";
-import { createSimulatedRedis, type SimulatedRedis, type SimulatedVolume } from "./simulated-redis.ts";
-import { type AnyObject, createSimulatedStore, namespace, type SimulatedStore, type StoreChange } from "./simulated-store.ts";
+import { emptyRedisState, type RedisState } from "./redis-state.ts";
+import { createSimulatedRedis, type SimulatedRedis } from "./simulated-redis.ts";
+import {
+  type AnyObject,
+  createSimulatedStore,
+  namespace,
+  type SimulatedStore,
+  type StoreChange,
+  type StoreState,
+} from "./simulated-store.ts";
 
-/** The controllers crashed. */
-class Crash extends Error {
-  override readonly name = "Crash";
+/** The environment right after a write or call of the controllers. */
+export interface Snapshot {
+  readonly store: StoreState;
+  readonly redis: RedisState;
+  readonly plugins: PluginReader;
+  readonly actions: readonly string[];
+  readonly events: Simulation["events"];
+  readonly errors: readonly Error[];
+  readonly now: number;
+  readonly addresses: number;
 }
 
 /** The three controllers in a simulated environment with virtual time and deterministic randomness. */
@@ -25,7 +40,9 @@ export interface Simulation {
   readonly redis: SimulatedRedis;
   /** Writes and agent calls so far. */
   readonly actions: readonly string[];
-  readonly events: { readonly reason: string; readonly note: string }[];
+  /** The environment after each action, if the simulation records it. */
+  readonly snapshots: readonly Snapshot[];
+  readonly events: readonly { readonly reason: string; readonly note: string }[];
   /** Makes writes and calls fail: returns the error of an action, or undefined. */
   refuse: (action: string) => Error | undefined;
   /** Makes programs crash at their start: returns the output for these parameters, or undefined. */
@@ -61,23 +78,26 @@ function pluginOf(plugin: (document: string) => string): ConfigMapObject {
 
 /** Creates a {@link Simulation} with the Redis plugin. `plugin` may change its document. */
 export function createSimulation({
-  crashAfter,
+  from,
+  isRecorded = false,
   random = () => 0,
   plugin = (document) => document,
 }: {
-  /** The controllers crash right after this write or call, counted from 1, before they see its result. */
-  readonly crashAfter?: number;
+  /** The controllers have crashed in this state, before they saw the result of the last action, and start again. Default: nothing exists. */
+  readonly from?: Snapshot | undefined;
+  /** Keeps a snapshot after each action. */
+  readonly isRecorded?: boolean;
   /** Chooses the next step. Default: reconciles first, in order. */
   readonly random?: () => number;
   readonly plugin?: (document: string) => string;
 } = {}): Simulation {
-  const actions: string[] = [];
-  const events: { reason: string; note: string }[] = [];
-  const errors: Error[] = [];
-  const volumes = new Map<string, SimulatedVolume>();
-  const plugins = new PluginReader();
-  let now = Date.UTC(2026, 0, 1);
-  let addresses = 0;
+  const actions = [...(from?.actions ?? [])];
+  const events = [...(from?.events ?? [])];
+  const errors = [...(from?.errors ?? [])];
+  const snapshots: Snapshot[] = [];
+  const plugins = from?.plugins ?? new PluginReader();
+  let now = from?.now ?? Date.UTC(2026, 0, 1);
+  let addresses = from?.addresses ?? 0;
   let queue: { readonly controller: ControllerDefinition; readonly request: Request }[] = [];
   let timers: { readonly at: number; readonly controller: ControllerDefinition; readonly request: Request }[] = [];
   let stops: (() => void)[] = [];
@@ -91,18 +111,24 @@ export function createSimulation({
     },
   };
 
-  /** Counts a write or call of the controllers, and crashes them after `crashAfter`. */
+  /** Records a write or call of the controllers. */
   function act<T>(name: string, perform: () => T): T {
     const refusal = simulation.refuse(name);
     if (refusal !== undefined) throw refusal;
     actions.push(name);
     const result = perform();
-    if (actions.length === crashAfter) throw new Crash(`after ${name}`);
+    if (isRecorded) snapshots.push(snapshot());
     return result;
   }
 
-  const store = createSimulatedStore(onChange, act);
-  const redis = createSimulatedRedis(act);
+  const redisState = structuredClone(from?.redis ?? emptyRedisState());
+  const store = createSimulatedStore(onChange, act, from?.store);
+  const redis = createSimulatedRedis(act, redisState);
+
+  function snapshot(): Snapshot {
+    const copies = { actions: [...actions], events: [...events], errors: [...errors] };
+    return { ...copies, store: store.snapshot(), redis: structuredClone(redisState), plugins, now, addresses };
+  }
 
   function enqueue(controller: ControllerDefinition, request: Request): void {
     if (!queue.some((each) => each.controller === controller && jsonEquals(each.request, request)))
@@ -165,11 +191,8 @@ export function createSimulation({
       const afterMs = (result ?? {}).requeueAfterMs;
       if (afterMs !== undefined) timers.push({ at: now + afterMs, controller, request });
     } catch (error) {
-      if (error instanceof Crash) restart();
-      else {
-        errors.push(error as Error);
-        timers.push({ at: now + 1_000, controller, request });
-      }
+      errors.push(error as Error);
+      timers.push({ at: now + 1_000, controller, request });
     }
   }
 
@@ -205,18 +228,11 @@ export function createSimulation({
             return;
           }
           store.edit("Pod", name, (each) => ({ ...each, status: { phase: "Running", podIP: ip } }));
-          redis.start({ ip, pod: name, volume: volumeOf(pod as AnyObject), ...configOf(pod as AnyObject) });
+          redis.start({ ip, pod: name, ...configOf(pod as AnyObject) });
         });
       }
     }
     return steps;
-  }
-
-  function volumeOf(pod: AnyObject): SimulatedVolume {
-    const id = `${pod.metadata.name}-data`;
-    const volume = volumes.get(id) ?? { epoch: 0, writes: 0 };
-    volumes.set(id, volume);
-    return volume;
   }
 
   function configOf(pod: AnyObject): { version: string; configHash: string; parameters: Record<string, string> } {
@@ -253,13 +269,14 @@ export function createSimulation({
     throw new Error(`not settled after ${maxSteps} steps: ${JSON.stringify(store.get("App", "cache")?.status, undefined, 1)}`);
   }
 
-  store.create("ConfigMap", pluginOf(plugin));
+  if (from === undefined) store.create("ConfigMap", pluginOf(plugin));
   const simulation: Simulation = {
     refuse: () => undefined,
     crashes: () => undefined,
     store,
     redis,
     actions,
+    snapshots,
     events,
     errors,
     clock,
