@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -18,12 +18,13 @@ import { caCommand } from "./commands/ca.ts";
 import { revokeCommand } from "./commands/approve.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
-import { parseAuthorityState } from "./identity/authority/authority-state.ts";
+import { currentAuthorityState, parseAuthorityState } from "./identity/authority/authority-state.ts";
 import { readRobotAuthority } from "./identity/authority/authority-store.ts";
 import type { RobotAuthority } from "./identity/authority/robot-authority.ts";
 import { authorityFeature } from "./identity/authority/trusting-robots.ts";
 import type { CommandDefinition } from "@keelson/operator";
 import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
+import { readStoredIdentity } from "./testing/stored-identity.ts";
 
 let robots: RobotsEnvironment;
 let client: Client;
@@ -104,7 +105,7 @@ const offline = (name: string) => watched(client, Robot, name, (robot) => robot?
 async function presented(): Promise<X509Certificate> {
   const { identity } = (await client.get(Robot, { namespace, name: "one" })).status ?? {};
   expect(identity).toBeDefined();
-  const stored = JSON.parse(readFileSync(join(dir, "one", ".agent", "identity.json"), "utf8")).joined;
+  const stored = readStoredIdentity(join(dir, "one", ".agent", "identity.json")).joined;
   const connection = mqtt.connect(robots.url.replace("mqtt:", "mqtts:"), {
     ...{ reconnectPeriod: 0, rejectUnauthorized: false, key: stored.key, cert: stored.certificate },
   });
@@ -214,4 +215,24 @@ it("continues after the operator was stopped before each step", async () => {
     const features = robot?.status?.agentFeatures?.filter((each) => each.startsWith("authority-")) ?? [];
     return robot?.status?.phase === "Online" && features.join() === authorityFeature(fresh.pin);
   });
+});
+
+it("replaces an authority that expires soon by itself, once no robot needs it", async () => {
+  await robots.stopOperator();
+  // It was created 18 years and a day ago.
+  const aged = await currentAuthorityState(undefined, Date.now() - (18 * 365 + 1) * 86_400_000);
+  const data = { "authority.json": Buffer.from(JSON.stringify(aged)).toString("base64") };
+  await client.delete(Secret, { namespace, name: identitySecret }).catch(() => {});
+  await client.create(Secret, { metadata: { name: identitySecret, namespace }, type: "Opaque", data });
+  const unused = await tokenFor("late");
+  await robots.startOperator();
+  await state(({ previous }) => previous?.certificate === aged.authority.certificate);
+  // The unused token names the old authority.
+  const late = await start("late", unused);
+  await state(({ previous, next }) => previous === undefined && next === undefined);
+  await follows("late", await authority());
+  expect((await authority()).authority.certificate).not.toBe(aged.authority.certificate);
+  await stop(late);
+  await start("late");
+  await online("late");
 });

@@ -1,5 +1,5 @@
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -31,6 +31,7 @@ import { readTokens, type StoredToken } from "./identity/token-store.ts";
 import { startBroker } from "./broker/broker.ts";
 import { topics } from "./protocol/messages.ts";
 import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
+import { readStoredIdentity, type StoredTestIdentity } from "./testing/stored-identity.ts";
 
 let robots: RobotsEnvironment;
 let client: Client;
@@ -465,10 +466,10 @@ const closedOf = (attacker: MqttClient): Promise<void> => new Promise((resolve) 
 
 function readIdentity(robotId: string): {
   readonly file: string;
-  readonly stored: { readonly joined: { readonly key: string; readonly certificate: string; readonly authority: string } };
+  readonly stored: StoredTestIdentity;
 } {
   const file = join(dir, robotId, ".agent", "identity.json");
-  return { file, stored: JSON.parse(readFileSync(file, "utf8")) };
+  return { file, stored: readStoredIdentity(file) };
 }
 
 /** Waits for an event about a rejected robot. */

@@ -1,5 +1,5 @@
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { appendFileSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -30,6 +30,7 @@ import { certifyRobot, type RobotAuthority } from "./identity/authority/robot-au
 import { robots } from "./operator.ts";
 import { topics } from "./protocol/messages.ts";
 import { type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
+import { readStoredIdentity } from "./testing/stored-identity.ts";
 
 const namespace = "default";
 const uid = "00000000-0000-4000-8000-000000000001";
@@ -125,7 +126,7 @@ interface Login {
 
 /** The key and certificate of a robot, as a thief would have them. */
 function stolen(robotId: string): Login {
-  return JSON.parse(readFileSync(join(dir, robotId, ".agent", "identity.json"), "utf8")).joined;
+  return readStoredIdentity(join(dir, robotId, ".agent", "identity.json")).joined;
 }
 
 /** Connects with a certificate; without one, or with one that is not accepted, it rejects. */

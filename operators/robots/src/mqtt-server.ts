@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { rootCertificates } from "node:tls";
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { type EventRecorder, readOf } from "@keelson/controller";
 import { createEventRecorder } from "@keelson/controller/events";
@@ -20,6 +20,7 @@ import { revokedCredential } from "./broker/broker-options.ts";
 import type { BrokerTls } from "./broker/tls-splitter.ts";
 import { ExecSessions } from "./exec/exec-sessions.ts";
 import { type RunningExecServer, startExecServer } from "./exec/start-exec-server.ts";
+import { authorityDependents } from "./identity/authority/authority-dependents.ts";
 import { AuthorityRotation, type BrokerTrust } from "./identity/authority/authority-rotation.ts";
 import { LazyAuthority } from "./identity/authority/lazy-authority.ts";
 import { probeBroker } from "./identity/authority/probe-broker.ts";
@@ -29,6 +30,7 @@ import { identityOf, isRevoked } from "./identity/robot-identity.ts";
 import { ensureJoinToken, joinTokenFile } from "./identity/join-token.ts";
 import { credentialAnnotation } from "./identity/robot-authentication.ts";
 import { equalsSecret } from "./identity/secret.ts";
+import { readTokens } from "./identity/token-store.ts";
 import { taskReads } from "./controllers/indexes.ts";
 
 const connectTimeoutMs = 10_000;
@@ -80,12 +82,9 @@ async function start(context: ServerContext): Promise<RunningServer> {
     events,
     onConnected: () => rotation.brokerChanged(),
   });
-  // Closes the connection of a robot whose key was revoked or replaced, or that was deleted.
-  const unsubscribe = onChange(Robot, ({ object }) => {
-    if (object.metadata.namespace === namespace) broker?.recheck(object.metadata.name ?? "");
-  });
   let execServer: RunningExecServer | undefined;
   const rotation = startRotation(context, { authority, external, broker, bridge, events });
+  const unsubscribe = followRobots(context, { broker, rotation });
   const stop = async (): Promise<void> => {
     unsubscribe();
     await rotation.stop();
@@ -118,6 +117,19 @@ async function firstConnect(ready: Promise<void>, clock: Clock): Promise<void> {
   }
 }
 
+/** Closes the connection of a robot whose key was revoked or replaced, or that was deleted. Returns a function that stops it. */
+function followRobots(
+  { onChange, flags }: ServerContext,
+  { broker, rotation }: { readonly broker: Broker | undefined; readonly rotation: AuthorityRotation },
+): () => void {
+  const namespace = mqttFlags.namespace.read(flags);
+  return onChange(Robot, ({ object, old }) => {
+    if (object.metadata.namespace !== namespace) return;
+    broker?.recheck(object.metadata.name ?? "");
+    if (!jsonEquals(object.status?.agentFeatures, old?.status?.agentFeatures)) rotation.robotChanged();
+  });
+}
+
 interface RotationParts {
   readonly authority: LazyAuthority;
   readonly external: ExternalBroker | undefined;
@@ -137,6 +149,11 @@ function startRotation(context: ServerContext, parts: RotationParts): AuthorityR
       for (const robot of cache.list(Robot, { namespace })) if (isBehind(robot, current)) bridge.respond(robot);
     },
     probe: (current) => probe(current, external, clock),
+    async isPreviousNeeded({ pin }) {
+      const { tokens } = await readTokens({ client, namespace, fieldManager: "robots-identity" });
+      const needing = authorityDependents({ robots: cache.list(Robot, { namespace }), tokens }, pin, clock.now());
+      return needing.robots.length > 0 || needing.tokens.length > 0;
+    },
   });
 }
 

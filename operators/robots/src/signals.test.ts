@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -17,6 +17,7 @@ import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
 import { topics } from "./protocol/messages.ts";
 import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
+import { readStoredIdentity } from "./testing/stored-identity.ts";
 
 let robots: RobotsEnvironment;
 let client: Client;
@@ -75,7 +76,7 @@ async function run(...args: string[]): Promise<{ readonly status: number; readon
 /** Connects with the key of a robot, as an attacker that has taken it over. */
 async function impostorOf(robotId: string) {
   await agents.get(robotId)?.stop();
-  const { joined } = JSON.parse(readFileSync(join(dir, robotId, ".agent", "identity.json"), "utf8"));
+  const { joined } = readStoredIdentity(join(dir, robotId, ".agent", "identity.json"));
   return await mqtt.connectAsync(robots.url.replace("mqtt:", "mqtts:"), {
     ...{ protocolVersion: 4, reconnectPeriod: 0, clientId: `k8s4r-agent-${robotId}`, username: robotId },
     ...{ key: joined.key, cert: joined.certificate, ca: joined.authority, checkServerIdentity: () => undefined },

@@ -3,10 +3,11 @@ import type { Client } from "@keelson/client";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { switchFlag } from "@keelson/operator/flags";
 import { Robot } from "../api/robot.ts";
-import { nextRotationStep } from "../identity/authority/authority-rotation.ts";
+import { type AuthorityDependents, authorityDependents } from "../identity/authority/authority-dependents.ts";
 import {
   authorityExpiry,
   type AuthorityState,
+  brokerStep,
   dropAuthority,
   promoteAuthority,
   retireAuthority,
@@ -64,13 +65,6 @@ function describePhase(state: AuthorityState): { readonly phase: string; readonl
       };
 }
 
-/** Who needs the previous authority. */
-interface CutOff {
-  readonly robots: readonly DeepReadonly<Robot>[];
-  /** Ids of join tokens. */
-  readonly tokens: readonly string[];
-}
-
 async function showStatus(context: CommandContext, client: Client): Promise<number> {
   const namespace = namespaceFlag.read(context.flags);
   const authority = await readRobotAuthority(client, namespace, context.signal);
@@ -120,7 +114,7 @@ async function rotate(context: CommandContext, client: Client): Promise<number> 
 
 async function confirm(context: CommandContext, client: Client): Promise<number> {
   return await change(context, client, (state) => {
-    const step = nextRotationStep(state);
+    const step = brokerStep(state);
     if (step === undefined) return "nothing waits for the broker; see keelson robots ca status";
     return step === "promote" ? promoteAuthority(state) : dropAuthority(state);
   });
@@ -164,17 +158,12 @@ async function change(
 }
 
 /** Robots and tokens that cannot be used without the previous authority. */
-async function cutOff(context: CommandContext, client: Client, now: number): Promise<CutOff> {
+async function cutOff(context: CommandContext, client: Client, now: number): Promise<AuthorityDependents> {
   const namespace = namespaceFlag.read(context.flags);
   const authority = await readRobotAuthority(client, namespace, context.signal);
   const pin = authority?.pin ?? "";
   const { tokens } = await readTokens({ client, namespace, fieldManager, signal: context.signal });
-  return {
-    robots: robotsWithout(await robotsWithKeys(context, client), pin),
-    tokens: tokens
-      .filter(({ used, expiresAt, authority: named }) => used === undefined && Date.parse(expiresAt) > now && named !== pin)
-      .map(({ id }) => id),
-  };
+  return authorityDependents({ robots: await robotsWithKeys(context, client), tokens }, pin, now);
 }
 
 async function robotsWithKeys(context: CommandContext, client: Client): Promise<readonly DeepReadonly<Robot>[]> {

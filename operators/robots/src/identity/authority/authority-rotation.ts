@@ -6,12 +6,15 @@ import { Informer } from "@keelson/controller/informer";
 import { identitySecret } from "../../api/names.ts";
 import { Secret } from "../../api/secret.ts";
 import { changeRobotAuthority } from "./authority-store.ts";
-import { type AuthorityState, dropAuthority, promoteAuthority } from "./authority-state.ts";
+import { afterStep, brokerStep, nextRotationStep, type RotationStep } from "./authority-state.ts";
 import type { LazyAuthority } from "./lazy-authority.ts";
 import type { RobotAuthority } from "./robot-authority.ts";
 
 /** An external broker is asked again after this time, and a failed step is repeated. */
 const retryMs = 30_000;
+
+/** Time between two looks at whether the authority expires soon, or is not needed any more. */
+const checkMs = 86_400_000;
 
 /** What the broker was seen to do. */
 export interface BrokerTrust {
@@ -20,14 +23,6 @@ export interface BrokerTrust {
   /** Whether its own certificate is of the authority that issues certificates. */
   readonly presentsCurrent: boolean;
 }
-
-/** The step of a rotation that the operator takes by itself. Undefined: none, or it waits for a user. */
-export function nextRotationStep({ next, previous, isRetiring }: AuthorityState): "promote" | "drop" | undefined {
-  if (next !== undefined) return "promote";
-  return previous !== undefined && isRetiring === true ? "drop" : undefined;
-}
-
-const needs = { promote: "acceptsNewest", drop: "presentsCurrent" } as const;
 
 /** Options of {@link AuthorityRotation}. */
 export interface AuthorityRotationOptions {
@@ -42,11 +37,13 @@ export interface AuthorityRotationOptions {
   readonly apply: (authority: RobotAuthority) => Promise<void>;
   /** Asks the broker. */
   readonly probe: (authority: RobotAuthority) => Promise<BrokerTrust>;
+  /** Whether a robot or a join token needs the previous authority. */
+  readonly isPreviousNeeded: (authority: RobotAuthority) => Promise<boolean>;
 }
 
 /**
  * Replaces the robots' certificate authority as {@link AuthorityState} says. Users request a rotation and the retirement of the old authority by writing the
- * state; this takes the steps in between, when the broker is ready for them. Each step is one write, so an operator that crashes anywhere continues.
+ * state; this takes the steps in between, when the broker is ready for them, and all steps for an authority that expires. Each step is one write, so an operator that crashes anywhere continues.
  */
 export class AuthorityRotation {
   readonly #options: AuthorityRotationOptions;
@@ -70,7 +67,12 @@ export class AuthorityRotation {
 
   /** Asks the broker again, for example because it was restarted. */
   brokerChanged(): void {
-    if (this.#applied !== undefined && nextRotationStep(this.#applied.state) !== undefined) this.#wake();
+    if (this.#applied !== undefined && brokerStep(this.#applied.state) !== undefined) this.#wake();
+  }
+
+  /** Looks again at whether the previous authority is needed, because a robot trusts other ones than before. */
+  robotChanged(): void {
+    if (this.#applied?.state.previous !== undefined) this.#wake();
   }
 
   async stop(): Promise<void> {
@@ -94,36 +96,43 @@ export class AuthorityRotation {
     const { clock, log } = this.#options;
     this.#timer?.cancel();
     if (this.#stopped.signal.aborted) return;
+    let waitMs = retryMs;
     try {
-      if (await this.#advance()) return;
+      waitMs = await this.#advance();
     } catch (error) {
       // Another writer's change wakes this again.
       if (!isConflict(error))
         log.warn({ error: String(error) }, "could not replace the certificate authority of robots; retrying");
     }
-    if (!this.#stopped.signal.aborted) this.#timer = clock.setTimer(retryMs, () => this.#wake(), { background: true });
+    if (!this.#stopped.signal.aborted) this.#timer = clock.setTimer(waitMs, () => this.#wake(), { background: true });
   }
 
-  /** Returns whether nothing is left to do until the Secret changes. */
-  async #advance(): Promise<boolean> {
-    const { client, namespace, clock, authority, apply, probe } = this.#options;
+  /** Returns when to look again, if nothing happens before. */
+  async #advance(): Promise<number> {
+    const { client, namespace, clock, authority, apply } = this.#options;
     const current = await authority.reload();
-    if (current === undefined) return true;
+    if (current === undefined) return checkMs;
     if (this.#applied?.state.version !== current.state.version) {
       await apply(current);
       this.#report(current);
       this.#applied = current;
     }
-    const step = nextRotationStep(current.state);
-    if (step === undefined) return true;
-    const trust = await probe(current);
-    if (!trust[needs[step]]) return false;
+    const step = nextRotationStep(current.state, clock.now());
+    if (step === undefined) return checkMs;
+    if (!(await this.#isReady(step, current))) return step.kind === "retire" ? checkMs : retryMs;
     // The write wakes this again.
     await changeRobotAuthority({ client, namespace, fieldManager: "robots-identity", now: clock.now() }, (state) => {
-      if (nextRotationStep(state) !== step) return state;
-      return step === "promote" ? promoteAuthority(state) : dropAuthority(state);
+      const now = clock.now();
+      return nextRotationStep(state, now)?.kind === step.kind ? afterStep(state, step.kind, now) : state;
     });
-    return true;
+    return checkMs;
+  }
+
+  async #isReady(step: RotationStep, current: RobotAuthority): Promise<boolean> {
+    const { probe, isPreviousNeeded } = this.#options;
+    if (step.kind === "stage") return true;
+    if (step.kind === "retire") return step.isForced || !(await isPreviousNeeded(current));
+    return (await probe(current))[step.broker];
   }
 
   /** Records an event, unless this is the first state. */

@@ -18,6 +18,10 @@ export const signingKeyLifeMs = 90 * dayMs;
 export const bridgeCommonName = "system:robots-bridge";
 
 const authorityLifeMs = 20 * 365 * dayMs;
+/** Remaining life of an authority when its replacement begins. Robots that are away can return until it has been retired. */
+const replaceBeforeMs = 2 * 365 * dayMs;
+/** Remaining life of a replaced authority when it is retired although robots need it. They could not use it much longer. */
+const retireBeforeMs = 30 * dayMs;
 const serverLifeMs = 5 * 365 * dayMs;
 const renewServerMs = 365 * dayMs;
 
@@ -67,6 +71,42 @@ export function trustedAuthorities({ previous, authority, next }: AuthorityState
 /** The authority that signs the certificates of brokers: one that robots trusted before the rotation, until it retires. */
 export function brokerAuthority({ previous, authority, isRetiring }: AuthorityState): KeyPair {
   return previous === undefined || isRetiring === true ? authority : previous;
+}
+
+/** A step of a rotation for which the broker must be ready. Undefined: none. */
+export function brokerStep({ next, previous, isRetiring }: AuthorityState): "promote" | "drop" | undefined {
+  if (next !== undefined) return "promote";
+  return previous !== undefined && isRetiring === true ? "drop" : undefined;
+}
+
+/** What the operator does by itself: the steps of a rotation that wait for the broker, and the whole rotation of an authority that expires. */
+export type RotationStep =
+  | { readonly kind: "stage" }
+  | { readonly kind: "promote" | "drop"; readonly broker: "acceptsNewest" | "presentsCurrent" }
+  /** Unless `isForced`, it waits until nothing needs the previous authority. */
+  | { readonly kind: "retire"; readonly isForced: boolean };
+
+/** The step that the operator takes by itself. Undefined: none, or it waits for a user. */
+export function nextRotationStep(state: AuthorityState, now: number): RotationStep | undefined {
+  const step = brokerStep(state);
+  if (step !== undefined) return { kind: step, broker: step === "promote" ? "acceptsNewest" : "presentsCurrent" };
+  const leftMs = Date.parse(authorityExpiry(state.previous ?? state.authority)) - now;
+  if (leftMs > replaceBeforeMs) return undefined;
+  return state.previous === undefined ? { kind: "stage" } : { kind: "retire", isForced: leftMs <= retireBeforeMs };
+}
+
+/** The state after a step. */
+export async function afterStep(state: AuthorityState, kind: RotationStep["kind"], now: number): Promise<AuthorityState> {
+  switch (kind) {
+    case "stage":
+      return await stageAuthority(state, now);
+    case "promote":
+      return promoteAuthority(state);
+    case "retire":
+      return await retireAuthority(state, now);
+    case "drop":
+      return dropAuthority(state);
+  }
 }
 
 /** Adds an authority that is trusted and issues nothing yet, and a new key that signs messages. */
