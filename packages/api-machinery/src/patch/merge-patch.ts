@@ -1,5 +1,6 @@
 import { isJsonObject, jsonEquals, setOwn } from "../objects/json.ts";
 import { statusError } from "../protocol/status.ts";
+import { runSteps, type Steps } from "../values/steps.ts";
 
 const maxDepth = 1_000;
 
@@ -11,15 +12,24 @@ const maxDepth = 1_000;
  * **Errors**: a `StatusError` BadRequest if the patch is not an object or nests deeper than 1,000 levels.
  */
 export function mergePatch(target: unknown, patch: unknown): unknown {
-  if (!isJsonObject(patch)) throw statusError("BadRequest", "a merge patch must be a JSON object");
-  return merge(target, patch, 0);
+  return runSteps(mergePatchInSteps(target, patch));
 }
 
-function merge(target: unknown, patch: Record<string, unknown>, depth: number): unknown {
+/** {@link mergePatch} in steps, for large patches. */
+export function* mergePatchInSteps(target: unknown, patch: unknown): Steps<unknown> {
+  if (!isJsonObject(patch)) throw statusError("BadRequest", "a merge patch must be a JSON object");
+  return yield* merge(target, patch, 0);
+}
+
+/** Keys of an object that are merged in a step. */
+const keysPerStep = 4_000;
+
+function* merge(target: unknown, patch: Record<string, unknown>, depth: number): Steps<unknown> {
   if (depth > maxDepth) throw statusError("BadRequest", `the patch nests deeper than ${maxDepth} levels`);
   const base: Record<string, unknown> = isJsonObject(target) ? target : {};
   let result = isJsonObject(target) ? undefined : base;
-  for (const key of Object.keys(patch)) {
+  for (const [index, key] of Object.keys(patch).entries()) {
+    if (index % keysPerStep === keysPerStep - 1) yield;
     const change = patch[key];
     const exists = Object.hasOwn(base, key);
     if (change === null || change === undefined) {
@@ -29,7 +39,7 @@ function merge(target: unknown, patch: Record<string, unknown>, depth: number): 
       continue;
     }
     const before = exists ? base[key] : undefined;
-    const after = isJsonObject(change) ? merge(before, change, depth + 1) : change;
+    const after = isJsonObject(change) ? yield* merge(before, change, depth + 1) : change;
     if (exists && (after === before || (!isJsonObject(change) && jsonEquals(after, before)))) continue;
     result ??= { ...base };
     setOwn(result, key, after);

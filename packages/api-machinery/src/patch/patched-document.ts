@@ -8,6 +8,9 @@ const maxCopyBytes = 3 * 1024 * 1024;
 /** The maximum number of copied values. No object that is stored has more, and small values take longer than their text suggests. */
 const maxCopyValues = 80_000;
 
+/** Maximum number of names in a path: no document nests deeper. */
+const maxPathNames = 512;
+
 /* Units of work, of about 20 ns. */
 const workOfOperation = 20;
 const workOfName = 2;
@@ -23,7 +26,8 @@ export function refusal(detail: string): StatusError {
 
 /** Splits a JSON pointer (RFC 6901). As in kube-apiserver, what precedes the first slash does not count. */
 function parsePointer(pointer: string, name: string): string[] {
-  const [, ...tokens] = pointer.split("/");
+  const [, ...tokens] = pointer.split("/", maxPathNames + 2);
+  if (tokens.length > maxPathNames) throw refusal(`${name} has more than ${maxPathNames} names`);
   if (pointer !== "" && tokens.length === 0) throw refusal(`${name} ${JSON.stringify(pointer)} is not a JSON pointer`);
   return tokens.map((token) => token.replaceAll("~1", "/").replaceAll("~0", "~"));
 }

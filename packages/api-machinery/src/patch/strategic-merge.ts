@@ -4,6 +4,7 @@ import { statusError, type StatusError, unclassifiedError } from "../protocol/st
 import { goText, goType } from "./go-text.ts";
 import { containsDirective, dropDirectives } from "./strategic-directives.ts";
 import { arrange } from "./strategic-order.ts";
+import { runSteps, type Steps } from "../values/steps.ts";
 
 type JsonMap = Record<string, unknown>;
 
@@ -23,9 +24,17 @@ const deletePrefix = "$deleteFromPrimitiveList/";
  * key.
  */
 export function strategicMergePatch(schema: Schema, target: unknown, patch: unknown): unknown {
-  if (!isJsonObject(patch)) throw bad("a strategic merge patch has to be a JSON object");
-  return mergeMap(schema, isJsonObject(target) ? target : {}, patch, 0);
+  return runSteps(strategicMergePatchInSteps(schema, target, patch));
 }
+
+/** {@link strategicMergePatch} in steps, for large patches. */
+export function* strategicMergePatchInSteps(schema: Schema, target: unknown, patch: unknown): Steps<unknown> {
+  if (!isJsonObject(patch)) throw bad("a strategic merge patch has to be a JSON object");
+  return yield* mergeMap(schema, isJsonObject(target) ? target : {}, patch, 0);
+}
+
+/** Keys of an object, and items of a list, that are merged in a step. */
+const mergesPerStep = 2_000;
 
 function bad(message: string): StatusError {
   return statusError("BadRequest", message);
@@ -43,20 +52,21 @@ function notAList(value: unknown): StatusError {
   return unclassifiedError(`expected a []interface {}, but received a ${goType(value)}`);
 }
 
-function mergeMap(schema: Schema | undefined, original: JsonMap, patch: JsonMap, depth: number): JsonMap {
+function* mergeMap(schema: Schema | undefined, original: JsonMap, patch: JsonMap, depth: number): Steps<JsonMap> {
   if (depth > maxDepth) throw bad(`the patch nests deeper than ${maxDepth} levels`);
   const directive = Object.hasOwn(patch, "$patch") ? patch.$patch : undefined;
   if (directive === "replace") return dropDirectives(patch);
   if (directive === "delete") return {};
   if (directive !== undefined) throw unknownPatch(directive, patch);
   const result = retainKeys(original, patch);
-  for (const key of Object.keys(patch)) {
+  for (const [index, key] of Object.keys(patch).entries()) {
+    if (index % mergesPerStep === mergesPerStep - 1) yield;
     if (key === "$patch" || key === "$retainKeys" || key.startsWith(deletePrefix)) continue;
     if (key.startsWith(orderPrefix)) {
       const name = key.slice(orderPrefix.length);
       // A list that is also in the patch is ordered when the patch reaches it.
-      if (!Object.hasOwn(patch, name)) mergeField(schema, result, name, undefined, patch, depth);
-    } else mergeField(schema, result, key, patch[key], patch, depth);
+      if (!Object.hasOwn(patch, name)) yield* mergeField(schema, result, name, undefined, patch, depth);
+    } else yield* mergeField(schema, result, key, patch[key], patch, depth);
   }
   for (const key of Object.keys(patch)) if (key.startsWith(deletePrefix)) deleteScalars(result, key, patch[key]);
   return sameAs(original, result) ? original : result;
@@ -82,14 +92,14 @@ function retainKeys(original: JsonMap, patch: JsonMap): JsonMap {
   return result;
 }
 
-function mergeField(
+function* mergeField(
   schema: Schema | undefined,
   result: JsonMap,
   key: string,
   change: unknown,
   patch: JsonMap,
   depth: number,
-): void {
+): Steps<void> {
   if (change === null) {
     delete result[key];
     return;
@@ -103,11 +113,11 @@ function mergeField(
     for (const list of [order, before, change]) if (list !== undefined && !Array.isArray(list)) throw notAList(list);
     if (before === undefined && change === undefined) return;
     const lists = [before, change, order].map((list) => (list ?? []) as unknown[]) as [unknown[], unknown[], unknown[]];
-    setOwn(result, key, mergeList(field, ...lists, depth));
+    setOwn(result, key, yield* mergeList(field, ...lists, depth));
   } else if (Array.isArray(before) && Array.isArray(change) && strategies.includes("merge")) {
-    setOwn(result, key, mergeList(field, before, change, undefined, depth));
+    setOwn(result, key, yield* mergeList(field, before, change, undefined, depth));
   } else if (isJsonObject(before) && isJsonObject(change) && !strategies.includes("replace")) {
-    setOwn(result, key, mergeMap(field, before, change, depth + 1));
+    setOwn(result, key, yield* mergeMap(field, before, change, depth + 1));
   } else if (isJsonObject(change) && change.$patch === "delete") {
     delete result[key];
   } else {
@@ -122,13 +132,13 @@ function fieldOf(schema: Schema | undefined, key: string): Schema | undefined {
   return typeof additionalProperties === "object" ? additionalProperties : undefined;
 }
 
-function mergeList(
+function* mergeList(
   schema: Schema | undefined,
   original: readonly unknown[],
   patch: readonly unknown[],
   order: readonly unknown[] | undefined,
   depth: number,
-): unknown[] {
+): Steps<unknown[]> {
   const types = new Set([...original, ...patch].map(goType));
   if (types.has("[]interface {}")) {
     const message = "the server rejected our request due to an error in our request: lists of lists are not supported";
@@ -144,8 +154,8 @@ function mergeList(
   const mergeKey = schema?.["x-kubernetes-patch-merge-key"];
   if (mergeKey === undefined) throw unclassifiedError("cannot merge lists without merge key for struct");
   if (order) checkOrder(patch, order, mergeKey);
-  let base: unknown[] = original.slice();
   const changes: JsonMap[] = [];
+  const deleted = new Set<unknown>();
   let isReplaced = false;
   for (const item of patch) {
     if (!isJsonObject(item)) continue;
@@ -154,23 +164,25 @@ function mergeList(
     else if (directive === "replace") isReplaced = true;
     else if (directive === "delete") {
       if (!Object.hasOwn(item, mergeKey)) throw missingKey(item, mergeKey);
-      base = base.filter((other) => keyOf(other, mergeKey) !== item[mergeKey]);
+      deleted.add(item[mergeKey]);
     } else if (directive === "merge") throw unclassifiedError("merging lists cannot yet be specified in the patch");
     else throw unknownPatch(directive, item);
   }
   if (isReplaced) return changes.map((item) => dropDirectives(item));
+  const base = deleted.size === 0 ? original.slice() : original.filter((item) => !deleted.has(keyOf(item, mergeKey)));
   const places = new Map<unknown, number>();
   base.forEach((item, index) => {
     const key = keyOf(item, mergeKey);
     if (!places.has(key)) places.set(key, index);
   });
-  for (const item of changes) {
+  for (const [index, item] of changes.entries()) {
+    if (index % mergesPerStep === mergesPerStep - 1) yield;
     if (!Object.hasOwn(item, mergeKey)) throw missingKey(item, mergeKey);
     const place = places.get(item[mergeKey]);
     if (place === undefined) {
       places.set(item[mergeKey], base.length);
       base.push(dropDirectives(item));
-    } else base[place] = mergeMap(schema?.items, base[place] as JsonMap, item, depth + 1);
+    } else base[place] = yield* mergeMap(schema?.items, base[place] as JsonMap, item, depth + 1);
   }
   return arrange(base, order ?? changes, original, mergeKey);
 }

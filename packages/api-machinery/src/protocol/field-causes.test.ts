@@ -62,3 +62,14 @@ test("reports a limited number of causes", () => {
   expect(status.details?.causes).toEqual(causes.slice(0, maxCauses));
   expect(message.split(", ")).toHaveLength(maxCauses);
 });
+
+test("cuts off very long values, fields and names", () => {
+  const long = "x".repeat(100_000);
+  const cause = invalidCause(`data[${long}]`, long, "must be short");
+  expect(cause.field).toHaveLength(16_387);
+  expect(cause.message).toMatch(/^Invalid value: "x+\.\.\.": must be short$/);
+  expect(cause.message?.length).toBeLessThan(16_500);
+  const { message, status } = invalidError({ group: "", kind: "ConfigMap" }, long, [requiredCause("a")]);
+  expect(message).toMatch(/^ConfigMap "x+\.\.\." is invalid: a: Required value$/);
+  expect(status.details?.name).toHaveLength(16_387);
+});

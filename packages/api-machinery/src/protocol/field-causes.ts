@@ -1,4 +1,4 @@
-import { quoteText } from "./quote-text.ts";
+import { quoteText, shorten } from "./quote-text.ts";
 import { statusError, type StatusCause, type StatusError } from "./status.ts";
 
 /** The maximum number of causes in an error: an object with thousands of invalid values must not produce a response of megabytes. */
@@ -36,7 +36,7 @@ export type FieldReason =
 
 /** Creates a cause from a complete message. */
 export function fieldCause(reason: FieldReason, field: string, message: string): StatusCause {
-  return { reason, message, field };
+  return { reason, message, field: shorten(field) };
 }
 
 /** `Required value`, with an optional detail. */
@@ -102,8 +102,9 @@ export function invalidError(
   const lines = new Set(reported.map((cause) => `${cause.field}: ${cause.message}`));
   const list = [...lines].join(", ");
   const qualified = type.group === "" ? type.kind : `${type.kind}.${type.group}`;
-  return statusError("Invalid", `${qualified} "${name}" is invalid: ${lines.size === 1 ? list : `[${list}]`}`, {
-    ...(name === "" ? {} : { name }),
+  const shown = shorten(name);
+  return statusError("Invalid", `${qualified} "${shown}" is invalid: ${lines.size === 1 ? list : `[${list}]`}`, {
+    ...(name === "" ? {} : { name: shown }),
     ...(type.group === "" ? {} : { group: type.group }),
     ...(type.kind === "" ? {} : { kind: type.kind }),
     causes: reported,
@@ -116,8 +117,8 @@ export function invalidError(
  */
 export function printValue(value: unknown): string {
   if (value === undefined) return "null";
-  if (typeof value === "string") return quoteText(value);
-  const text = JSON.stringify(value);
+  if (typeof value === "string") return quoteText(shorten(value));
+  const text = shorten(JSON.stringify(value));
   if (typeof value !== "object") return text;
   return text.replaceAll(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
 }

@@ -16,6 +16,14 @@ export function quoteText(text: string): string {
   return `"${text.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|["\\]/gu, escapeOf)}"`;
 }
 
+/** Maximum length of a text in a message. A request of megabytes must not get a response several times as large. */
+const maxShownLength = 16_384;
+
+/** A text for a message, cut off if it is very long. */
+export function shorten(text: string): string {
+  return text.length <= maxShownLength ? text : `${text.slice(0, maxShownLength)}...`;
+}
+
 function escapeOf(character: string): string {
   const short = shortEscapes.get(character);
   if (short !== undefined) return short;

@@ -168,9 +168,14 @@ export function configMapKeyFaults(value: string): string[] {
   return result;
 }
 
+/** The maximum size of a path segment that is a name: with its namespace, it must fit into a key of the storage. */
+const maxPathSegmentBytes = 1_500;
+
 /** Explains why `value` is not a path segment, the form of names of Roles and other kinds without a stricter rule. */
 export function pathSegmentFaults(value: string): string[] {
   if (value === "." || value === "..") return [`may not be '${value}'`];
+  if (new TextEncoder().encode(value).length > maxPathSegmentBytes)
+    return [`must be no more than ${maxPathSegmentBytes} bytes`];
   return ["/", "%"].filter((char) => value.includes(char)).map((char) => `may not contain '${char}'`);
 }
 

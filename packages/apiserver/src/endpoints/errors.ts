@@ -1,5 +1,5 @@
 import { isStatusError, type Status, type StatusError, statusError } from "@keelson/api-machinery";
-import { maxCauses, type StatusCause } from "@keelson/api-machinery/validation";
+import { maxCauses, shorten, type StatusCause } from "@keelson/api-machinery/validation";
 
 /** The part of a kind that kube-apiserver's errors mention. */
 interface Named {
@@ -66,8 +66,9 @@ export function invalid(kind: Pick<Named, "group" | "kind">, name: string, all: 
   const texts = [...new Set(causes.map(({ field, message }) => (field ? `${field}: ${message ?? ""}` : (message ?? ""))))];
   const list = texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`;
   const shown = validatedKind(kind);
-  const message = `${qualifiedKind(shown)} ${JSON.stringify(name)} is invalid: ${list}`;
-  return statusError("Invalid", message, detailsOf(name, shown.group, shown.kind, causes));
+  const shownName = shorten(name);
+  const message = `${qualifiedKind(shown)} ${JSON.stringify(shownName)} is invalid: ${list}`;
+  return statusError("Invalid", message, detailsOf(shownName, shown.group, shown.kind, causes));
 }
 
 /** Events of both groups are validated and deleted as those of the core group. */

@@ -33,7 +33,11 @@ function selectorError(
   return known.length > 0 ? `${path} partially ignored due to parse error` : `${path} ignored due to parse error`;
 }
 
+/** Maximum length of a selector. A list with a longer one does not fit into the headers of a request. */
+const maxSelectorLength = 64 * 1024;
+
 function parses(raw: string, parse: (text: string) => unknown): boolean {
+  if (raw.length > maxSelectorLength) return false;
   try {
     parse(raw);
     return true;

@@ -9,7 +9,7 @@ import {
   StatusError,
   statusError,
 } from "@keelson/api-machinery";
-import { goText, jsonPatchInSteps, mergePatch, strategicMergePatch } from "@keelson/api-machinery/patch";
+import { goText, jsonPatchInSteps, mergePatchInSteps, strategicMergePatchInSteps } from "@keelson/api-machinery/patch";
 import { applyConfigurationInSteps } from "@keelson/api-machinery/server";
 import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
@@ -63,8 +63,8 @@ export function readPatch(
   // Go decodes null as an empty map.
   if (type === "strategic" && patch === null) return (target) => Promise.resolve(target);
   if (!isJsonObject(patch)) throw unreadablePatch(type, patch);
-  if (type === "merge") return (target) => patched(() => mergePatch(target, patch));
-  return (target) => patched(() => strategicMergePatch(schema, target, patch));
+  if (type === "merge") return (target) => patched(() => takeTurns(mergePatchInSteps(target, patch)));
+  return (target) => patched(() => takeTurns(strategicMergePatchInSteps(schema, target, patch)));
 }
 
 function unreadablePatch(type: "merge" | "strategic", patch: unknown): StatusError {

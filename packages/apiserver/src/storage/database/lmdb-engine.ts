@@ -33,6 +33,12 @@ const borrowedTable = {
   },
 };
 
+/** The maximum size of a key. LMDB's client throws if one exceeds 1,978 bytes. */
+const maxKeyBytes = 1_978;
+
+/** Whether an object can have this key. */
+const fits = (key: string): boolean => Buffer.byteLength(key) <= maxKeyBytes;
+
 /** The maximum number of states held at the same time, including those of lists in progress. */
 const maxReaders = 4_096;
 
@@ -219,6 +225,7 @@ export class LmdbEngine implements Engine {
     const event = (revision: number, value: Buffer): Buffer =>
       this.#unseal(String(revision), `the event of revision ${revision}`, value);
     function* within(table: Database<Buffer, string>, start: string, end: string | undefined): Generator<KeyValue> {
+      if (!fits(start)) return;
       const bounds = { start, ...(end === undefined ? {} : { end }) };
       for (const { key, value } of table.getRange({ transaction: read().transaction, ...bounds })) {
         yield { key, value: object(key, value) };
@@ -226,14 +233,16 @@ export class LmdbEngine implements Engine {
     }
     return {
       get(key) {
-        const value = objects.get(key, read());
+        const value = fits(key) ? objects.get(key, read()) : undefined;
         return value && object(key, value);
       },
       has: (key) =>
+        fits(key) &&
         [...objects.getKeys({ transaction: read().transaction, start: key, end: keyAfter(key), limit: 1 })].length > 0,
       range: (start, end) => within(objects, start, end),
       borrow: (start, end) => within(borrowed, start, end),
       *count(start, end) {
+        if (!fits(start)) return;
         for (let from = start; ; ) {
           const bounds = { transaction: read().transaction, start: from, ...(end === undefined ? {} : { end }) };
           // The database skips keys several times faster than it returns them.
