@@ -141,12 +141,13 @@ function createQuorumTools(
   return {
     async setMembers({ key, members, maxLagBytes }) {
       const hosts = Object.fromEntries(members.map(({ name, host }) => [name, host]));
-      await performing(() => quorum.setMembers({ key, hosts, maxLagBytes: Number(maxLagBytes) }));
-      return { success: true, error: "" };
+      const outcome = await performing(() => quorum.setMembers({ key, hosts, maxLagBytes: Number(maxLagBytes) }));
+      return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
     },
     async requestLease(message) {
       const request = decodeRequest(message);
-      if (request === undefined) throw new ConnectError("kind: must be stand, renew, release or hello", Code.InvalidArgument);
+      if (request === undefined)
+        throw new ConnectError("kind: must be form, poll, stand, renew, release or hello", Code.InvalidArgument);
       const { isGranted, epoch, reason } = await quorum.answer(request);
       return { granted: isGranted, epoch: BigInt(epoch), reason: reason ?? "" };
     },

@@ -1,6 +1,7 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { FailoverOrder } from "../engine.ts";
-import { mayWrite, type Promised, renewedAt, standDelayMs } from "./lease.ts";
+import { standDelayMs } from "./candidacy.ts";
+import { mayWrite, type Promised, renewedAt } from "./lease.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 
 /** The epoch of a lease, or why it was not granted. */

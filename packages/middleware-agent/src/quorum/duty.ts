@@ -1,4 +1,6 @@
-import { isHopeless, type LeaseState, leaseTimes, mayWrite, renewedAt, shouldStand } from "./lease.ts";
+import { isHopeless, shouldStand } from "./candidacy.ts";
+import { leaseFrom, type LeaseState, mayWrite, renewedAt } from "./lease.ts";
+import { leaseTimes } from "./lease-times.ts";
 
 /** What an agent sees of its own program. */
 export interface ProgramView {
@@ -14,10 +16,14 @@ export interface ProgramView {
 /** What an agent does next for the lease of its Pod. */
 export type Duty =
   | "nothing"
+  /** Asks whether a majority can grant the first lease of the Group. */
+  | "form"
   /** Requests the leases of all agents again. */
   | "renew"
   /** Rejects writes and gives up the tenure. It may stand again with a newer epoch. */
   | "step-down"
+  /** Stands once more with a newer epoch. */
+  | "repeat"
   /** Gives up a candidacy that found no majority. */
   | "give-up"
   /** Makes the own program the primary. */
@@ -34,12 +40,17 @@ export function dutyOf(state: LeaseState, program: ProgramView, now: number): Du
     return program.role !== "other" && shouldStand(state, program.offset, program.isHolderDown, now) ? "stand" : "nothing";
   }
   const isPrimary = program.role === "primary" && !program.isFenced;
-  if (isPrimary) return mayWrite(state, now) ? "renew" : "step-down";
+  const isWaiting = tenure.formation === "waiting";
+  if (isPrimary) return isWaiting ? "form" : mayWrite(state, now) ? "renew" : "step-down";
   if (renewedAt(state) !== undefined && tenure.isPromoted !== true) return mayWrite(state, now) ? "promote" : "give-up";
   // Promoted, and then fenced by another agent. A program that does not answer cannot be fenced: its guard ends it in time.
   if (tenure.isPromoted === true) {
     if (program.role !== "other") return "step-down";
-    return now >= (renewedAt(state) ?? tenure.startedAt) + leaseTimes.leaseMs ? "give-up" : "nothing";
+    // Nobody else can be elected while the primary waits, and no guard would end its program.
+    if (isWaiting) return "nothing";
+    return now >= (leaseFrom(state) ?? tenure.startedAt) + leaseTimes.leaseMs ? "give-up" : "nothing";
   }
-  return isHopeless(state) || now >= tenure.startedAt + leaseTimes.candidacyMs ? "give-up" : "nothing";
+  if (isHopeless(state) || now >= tenure.startedAt + leaseTimes.candidacyMs) return "give-up";
+  const isRefused = (tenure.refusals ?? []).length > 0 && tenure.isRepeated !== true;
+  return isRefused && now >= tenure.startedAt + leaseTimes.repeatMs ? "repeat" : "nothing";
 }

@@ -3,11 +3,12 @@ import {
   answerLease,
   epochOf,
   holderAt,
+  isRenewal,
   type LeaseAnswer,
   type LeaseRecord,
   type LeaseRequest,
   type LeaseState,
-  leaseTimes,
+  majorityOf,
   type Promised,
   recordAnswer,
   recordOf,
@@ -15,6 +16,9 @@ import {
   stand,
   startLease,
 } from "./lease.ts";
+import { leaseTimes } from "./lease-times.ts";
+import { recordPoll, repeatCandidacy } from "./candidacy.ts";
+import { isReadyFor, recordReady, startFormation } from "./formation.ts";
 import { type Members, noMembers } from "./members.ts";
 import type { PeerRequest, Peers } from "./peers.ts";
 import type { QuorumStore } from "./quorum-store.ts";
@@ -93,7 +97,7 @@ export class LeaseKeeper {
     } else {
       if (wasActive) this.#quietFrom = this.now();
       this.state = this.#startLease(undefined);
-      if (primaryEpoch !== undefined && names.length > 0) this.state = firstTenure(this.state, this.now(), primaryEpoch);
+      if (primaryEpoch !== undefined && names.length > 0) this.state = startFormation(this.state, this.now(), primaryEpoch);
     }
     await this.persist();
   }
@@ -101,11 +105,13 @@ export class LeaseKeeper {
   /** Answers a request. `offset`: replication offset of the own program, undefined if it has no role. */
   async answer(request: PeerRequest | LeaseRequest, offset: number | undefined): Promise<LeaseAnswer> {
     if ("host" in request) this.#learn(request.from, request.host);
-    if (request.kind === "hello") return { isGranted: true, epoch: epochOf(this.state) };
+    if (request.kind === "hello") return { isGranted: isReadyFor(this.state, request.from), epoch: epochOf(this.state) };
     const before = this.state;
     const { state, answer } = answerLease(before, request, offset, this.now());
     this.state = state;
-    if (answer.isGranted && request.kind === "renew") this.#leader = { holder: request.from, epoch: request.epoch };
+    const { tenure } = before;
+    if (tenure !== undefined && state.tenure === undefined) void this.#sendAll(this.#releaseOf(tenure.epoch), () => undefined);
+    if (answer.isGranted && isRenewal(request)) this.#leader = { holder: request.from, epoch: request.epoch };
     const isNew = state.promised?.holder !== before.promised?.holder || state.promised?.epoch !== before.promised?.epoch;
     if (isNew) await this.persist();
     else if (state.reported !== before.reported) void this.persist(false).catch(() => undefined);
@@ -119,9 +125,47 @@ export class LeaseKeeper {
     this.state = stand(this.state, this.now(), minEpoch);
   }
 
+  /** Stands once more with a newer epoch. */
+  repeatCandidacy(): void {
+    this.state = repeatCandidacy(this.state, this.now());
+  }
+
+  /** Asks whether a majority can grant the first lease of the Group, and lets it count if so. */
+  async prepareFormation(): Promise<void> {
+    const ready: string[] = [];
+    await this.#sendAll({ kind: "hello", from: this.#options.self }, (name, { isGranted }) => {
+      if (isGranted) ready.push(name);
+      this.state = recordReady(this.state, ready, this.now());
+    });
+  }
+
+  /**
+   * Whether a majority would grant this Pod its lease. A candidate without that prospect would only raise the epoch and keep others from
+   * being elected. `ownOffset` as for {@link answer}.
+   */
+  async isElectable(over: Promised | undefined, offset: number, ownOffset: number | undefined): Promise<boolean> {
+    const epoch = this.state.seenEpoch + 1;
+    const proof = over ?? this.#over;
+    const request: LeaseRequest = { from: this.#options.self, epoch, kind: "poll", offset, ...(proof && { over: proof }) };
+    const own = await this.answer(request, ownOffset);
+    this.state = recordPoll(this.state, own);
+    let votes = own.isGranted ? 1 : 0;
+    const majority = majorityOf(this.state);
+    // An agent that does not answer must not delay the election.
+    return new Promise((resolve) => {
+      const vote = (isGranted: boolean): void => void (isGranted && ++votes >= majority && resolve(true));
+      vote(false);
+      const onAnswer = (_: string, answer: LeaseAnswer): void => {
+        this.state = recordPoll(this.state, answer);
+        vote(answer.isGranted);
+      };
+      void this.#sendAll(request, onAnswer).then(() => resolve(votes >= majority));
+    });
+  }
+
   /** Sends a request to all agents and records the answers. Resolves to the reasons of refusals. */
   async ask(
-    kind: "stand" | "renew",
+    kind: "form" | "stand" | "renew",
     offset: number,
     ownOffset: number | undefined,
     onAnswer: () => void,
@@ -153,9 +197,7 @@ export class LeaseKeeper {
     const { tenure } = this.state;
     this.state = resign(this.state);
     if (tenure === undefined) return;
-    const { self } = this.#options;
-    const next = successor === undefined ? {} : { successor };
-    const request: LeaseRequest = { from: self, epoch: tenure.epoch, offset: 0, kind: "release", ...next };
+    const request: LeaseRequest = { ...this.#releaseOf(tenure.epoch), ...(successor === undefined ? {} : { successor }) };
     await this.answer(request, undefined);
     await this.persist(false);
     await this.#sendAll(request, () => undefined);
@@ -166,6 +208,10 @@ export class LeaseKeeper {
     if (this.leader !== undefined || this.state.tenure !== undefined || this.sinceAskedMs < leaseTimes.renewMs) return;
     this.#askedAt = this.now();
     void this.#sendAll({ kind: "hello", from: this.#options.self }, () => undefined);
+  }
+
+  #releaseOf(epoch: number): LeaseRequest {
+    return { from: this.#options.self, epoch, offset: 0, kind: "release" };
   }
 
   /** Writes what the agent must remember. `isDurable`: before it answers. */
@@ -208,10 +254,4 @@ export class LeaseKeeper {
     );
     return answers.filter((each) => each !== undefined);
   }
-}
-
-/** The tenure of the primary of a Group that had no lease. */
-function firstTenure(state: LeaseState, now: number, epoch: number): LeaseState {
-  const { tenure, ...next } = stand(state, now, epoch);
-  return tenure === undefined ? next : { ...next, tenure: { ...tenure, isFirst: true, isPromoted: true } };
 }

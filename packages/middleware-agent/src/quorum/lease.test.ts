@@ -1,15 +1,7 @@
 import { describe, expect, it } from "vitest";
-import {
-  answerLease,
-  type LeaseRequest,
-  leaseTimes,
-  type LeaseState,
-  mayWrite,
-  recordAnswer,
-  shouldStand,
-  stand,
-  startLease,
-} from "./lease.ts";
+import { shouldStand } from "./candidacy.ts";
+import { answerLease, type LeaseRequest, type LeaseState, mayWrite, recordAnswer, stand, startLease } from "./lease.ts";
+import { leaseTimes } from "./lease-times.ts";
 
 const members = ["a", "b", "c"];
 const request = (from: string, more: Partial<LeaseRequest> = {}): LeaseRequest => ({

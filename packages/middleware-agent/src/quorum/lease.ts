@@ -1,3 +1,5 @@
+import { leaseTimes } from "./lease-times.ts";
+
 /**
  * The lease that makes a Pod the only primary of its Group, decided by the majority of the agents. Pure.
  *
@@ -6,20 +8,6 @@
  * at which it sent a request and by the granter from the time at which it received it, both by monotonic clocks, so that the holder's
  * time ends first. Epochs are fencing tokens: an agent promises an epoch to one holder and persists that before it answers.
  */
-
-/** Times of the lease in milliseconds. Each leaves room for clocks whose speed differs by 5 %. */
-export const leaseTimes = {
-  /** An agent does not grant its lease to another Pod within this time. */
-  leaseMs: 8_000,
-  /** The guard kills the server of a holder whose agent did not renew the lease for this time. */
-  guardMs: 6_500,
-  /** The agent of a holder rejects writes if the lease was not renewed for this time. */
-  fenceMs: 5_000,
-  /** Interval of renewals. */
-  renewMs: 1_000,
-  /** A candidate gives up if it has no majority after this time. */
-  candidacyMs: 1_000,
-} as const;
 
 /** The lease that one agent granted. */
 export interface Grant {
@@ -49,13 +37,16 @@ export interface Tenure {
   readonly grants: Readonly<Record<string, number>>;
   /** What the own agent had promised before. */
   readonly before?: Promised;
+  /** Whether the Pod stood once more with a newer epoch. */
+  readonly isRepeated?: boolean;
   /** Agents that refused the last request. */
   readonly refusals?: readonly string[];
   /**
-   * The first tenure of a Group that had no leases before. Its primary accepts writes until it has its first majority, because agents
-   * that never granted a lease do not stand.
+   * The first tenure of a Group that had no leases before. `waiting`: the other agents are not known to be members, none of them has
+   * granted a lease, and so none stands. The primary accepts writes without a lease. Otherwise the time from which its lease counts
+   * until it has its first majority: it was set before the first request that an agent can grant.
    */
-  readonly isFirst?: boolean;
+  readonly formation?: "waiting" | number;
   /** Whether the program was made the primary. */
   readonly isPromoted?: boolean;
 }
@@ -73,6 +64,10 @@ export interface LeaseState {
   readonly quietUntil: number;
   /** Epoch of the last renewal: its holder was promoted with that epoch. */
   readonly renewedEpoch?: number;
+  /** Whether the Group has leases: this agent has granted one, or knows another agent that has. Until then it never stands. */
+  readonly isFormed?: boolean;
+  /** The newest epoch that each Pod has released. A request that arrives after its release must not be granted. */
+  readonly released?: Readonly<Record<string, number>>;
   /** Replication offset that the promised holder last reported. */
   readonly reported: number;
   /** Highest epoch of any request or refusal. */
@@ -86,7 +81,8 @@ export interface LeaseRequest {
   readonly epoch: number;
   /** Replication offset of the sender. */
   readonly offset: number;
-  readonly kind: "stand" | "renew" | "release";
+  /** `form`: renews the lease of a first tenure that has no majority yet. `poll`: asks whether `stand` would be granted. */
+  readonly kind: "form" | "poll" | "stand" | "renew" | "release";
   /**
    * A holder that accepts no writes until it gets a lease with a newer epoch: the sender has verified that its program has ended, or
    * has fenced it.
@@ -156,29 +152,38 @@ export function answerLease(
   offset: number | undefined,
   now: number,
 ): { readonly state: LeaseState; readonly answer: LeaseAnswer } {
-  const state = { ...before, seenEpoch: Math.max(before.seenEpoch, request.epoch) };
+  const seenEpoch = Math.max(before.seenEpoch, request.epoch);
   if (request.kind === "release")
-    return { state: release(state, request, now), answer: { isGranted: true, epoch: epochOf(state) } };
-  const reason = objectionTo(withoutCandidacy(state, request), request, offset, now);
-  if (reason !== undefined) return { state, answer: { isGranted: false, epoch: epochOf(state), reason } };
+    return { state: release({ ...before, seenEpoch }, request, now), answer: { isGranted: true, epoch: epochOf(before) } };
+  // A Pod that the controller chose may request the first lease.
+  const known = request.isAppointed === true ? before : { ...before, isFormed: true };
+  const reason = objectionTo(withoutCandidacy(known, request), request, offset, now);
+  const refusal = { isGranted: false, epoch: epochOf(known), reason: reason ?? "" };
+  if (request.kind === "poll") return { state: known, answer: reason === undefined ? { isGranted: true, epoch: 0 } : refusal };
+  const state = { ...known, seenEpoch };
+  if (reason !== undefined) return { state, answer: refusal };
   const { from, epoch } = request;
   const isSame = state.promised?.holder === from && state.promised.epoch === epoch;
   const next: LeaseState = {
     ...withoutCandidacy(state, request),
     promised: isSame ? state.promised : { holder: from, epoch },
     grant: { holder: from, expiresAt: now + leaseTimes.leaseMs },
-    ...(request.kind === "renew" ? { reported: request.offset, renewedEpoch: epoch } : {}),
+    ...(isRenewal(request) ? { reported: request.offset, renewedEpoch: epoch } : {}),
   };
   return { state: next, answer: { isGranted: true, epoch } };
 }
 
+/** Whether a request renews a lease. */
+export const isRenewal = ({ kind }: { readonly kind: string }): boolean => kind === "renew" || kind === "form";
+
 /**
- * A candidate without a majority yields to a candidate with a newer epoch, so that two candidates do not block each other. Its own
- * lease is free then, because only its own tenure counted on it.
+ * A candidate without a majority yields to a candidate with a newer epoch, or with the same one if that comes first among the members, so
+ * that two candidates do not block each other. Its own lease is free then, because only its own tenure counted on it.
  */
 function withoutCandidacy(state: LeaseState, { from, epoch }: LeaseRequest): LeaseState {
-  const { tenure, self } = state;
-  if (tenure === undefined || from === self || epoch <= tenure.epoch) return state;
+  const { tenure, self, members } = state;
+  if (tenure === undefined || from === self || epoch < tenure.epoch) return state;
+  if (epoch === tenure.epoch && members.indexOf(self) < members.indexOf(from)) return state;
   return tenure.isPromoted === true || renewedAt(state) !== undefined ? state : resign(state);
 }
 
@@ -187,20 +192,25 @@ function objectionTo(state: LeaseState, request: LeaseRequest, offset: number | 
   const { from, epoch, over } = request;
   const { promised } = state;
   if (!state.members.includes(from)) return `${from} is not a member`;
+  if (epoch <= (state.released?.[from] ?? -1)) return `${from} has released epoch ${epoch}`;
   const holder = holderAt(state, now);
   const isOver = promised !== undefined && over?.holder === promised.holder && over.epoch === promised.epoch;
   if (holder !== undefined && holder !== from && !isOver) return `${holder} has the lease`;
-  if (now < state.quietUntil && from !== promised?.holder && !isOver) return "the agent has restarted";
+  // The Group of a first tenure had no leases, so an earlier run of an agent without a promise granted none.
+  const isForming = request.kind === "form" && promised === undefined;
+  if (now < state.quietUntil && from !== promised?.holder && !isOver && !isForming) return "the agent has restarted";
   if (epoch < epochOf(state) || (epoch === promised?.epoch && from !== promised.holder))
     return `epoch ${epoch} must be newer than ${epochOf(state)}`;
-  if (request.kind !== "stand" || request.isAppointed === true) return undefined;
+  if (isRenewal(request) || request.isAppointed === true) return undefined;
   if (offset !== undefined && offset > request.offset) return `${state.self} has more data`;
   const lag = state.reported - request.offset;
   return lag > state.maxLagBytes ? `${from} lacks ${lag} bytes of the primary` : undefined;
 }
 
 /** Ends the lease of a holder that accepts no writes any more. */
-function release(state: LeaseState, { from, epoch, successor }: LeaseRequest, now: number): LeaseState {
+function release(before: LeaseState, { from, epoch, successor }: LeaseRequest, now: number): LeaseState {
+  const released = { ...before.released, [from]: Math.max(epoch, before.released?.[from] ?? 0) };
+  const state = { ...before, released };
   const { grant: _, ...rest } = state;
   // An agent that never granted its lease, because it is quiet, knows neither the holder nor another one.
   const isKnown = state.promised?.holder === from && state.promised.epoch === epoch;
@@ -208,6 +218,7 @@ function release(state: LeaseState, { from, epoch, successor }: LeaseRequest, no
   if (successor === undefined) return rest;
   return {
     ...rest,
+    seenEpoch: Math.max(state.seenEpoch, epoch + 1),
     promised: { holder: successor, epoch: epoch + 1 },
     grant: { holder: successor, expiresAt: now + leaseTimes.leaseMs },
   };
@@ -237,11 +248,6 @@ export function recordAnswer(state: LeaseState, from: string, epoch: number, ans
   return { ...state, seenEpoch: Math.max(state.seenEpoch, answer.epoch), tenure: { ...tenure, refusals } };
 }
 
-/** Whether so many agents refused that a candidate cannot have a majority. */
-export function isHopeless(state: LeaseState): boolean {
-  return state.members.length - (state.tenure?.refusals ?? []).length < majorityOf(state);
-}
-
 /** Records that the program was made the primary. */
 export function promoted(state: LeaseState): LeaseState {
   return state.tenure === undefined ? state : { ...state, tenure: { ...state.tenure, isPromoted: true } };
@@ -259,7 +265,7 @@ export function resign({ tenure, ...state }: LeaseState): LeaseState {
 }
 
 /** Number of agents that are a majority. */
-const majorityOf = ({ members }: LeaseState): number => Math.floor(members.length / 2) + 1;
+export const majorityOf = ({ members }: LeaseState): number => Math.floor(members.length / 2) + 1;
 
 /** The latest time at which a majority is known to have granted its leases. Undefined without a majority. */
 export function renewedAt(state: LeaseState): number | undefined {
@@ -270,27 +276,15 @@ export function renewedAt(state: LeaseState): number | undefined {
   return times[majorityOf(state) - 1];
 }
 
+/** The time from which the lease of this Pod counts. Undefined without one. */
+export function leaseFrom(state: LeaseState): number | undefined {
+  const formation = state.tenure?.formation;
+  return renewedAt(state) ?? (formation === "waiting" ? undefined : formation);
+}
+
 /** Whether this Pod may accept writes. Without leases the controller decides. */
 export function mayWrite(state: LeaseState, now: number): boolean {
-  if (state.members.length === 0) return true;
-  const at = renewedAt(state);
-  return at === undefined ? state.tenure?.isFirst === true : now < at + leaseTimes.fenceMs;
-}
-
-/**
- * Whether a replica should stand for election: the primary's lease has expired or was released, or `isHolderDown`: its program was
- * found not running. An agent that never granted a lease does not know whether there is a primary, so it never stands.
- */
-export function shouldStand(state: LeaseState, offset: number, isHolderDown: boolean, now: number): boolean {
-  const { promised, tenure, members, self, reported, maxLagBytes } = state;
-  if (promised === undefined || tenure !== undefined || !members.includes(self)) return false;
-  if (reported - offset > maxLagBytes) return false;
-  if (isHolderDown) return true;
-  const holder = holderAt(state, now);
-  return now >= state.quietUntil && (holder === undefined || holder === self);
-}
-
-/** How long an agent waits before it stands, so that two rarely stand at the same time. `random` is between 0 and 1. */
-export function standDelayMs({ members, self }: LeaseState, random: number): number {
-  return members.indexOf(self) * 200 + random * 250;
+  if (state.members.length === 0 || state.tenure?.formation === "waiting") return true;
+  const at = leaseFrom(state);
+  return at !== undefined && now < at + leaseTimes.fenceMs;
 }

@@ -6,7 +6,7 @@ import { RequestLeaseRequestSchema, type RequestLeaseRequest, ToolInvoker } from
 import { create } from "@bufbuild/protobuf";
 import type { LeaseAnswer, LeaseRequest } from "./lease.ts";
 
-/** A request with the address of its sender. `hello` announces only the address. */
+/** A request with the address of its sender. `hello` announces the address, and asks whether the first lease could be granted. */
 export type PeerRequest = (LeaseRequest | (Pick<LeaseRequest, "from"> & { readonly kind: "hello" })) & {
   readonly host: string;
 };
@@ -68,11 +68,14 @@ function encodeRequest(request: PeerRequest): RequestLeaseRequest {
   });
 }
 
+const isLeaseKind = (kind: string): kind is LeaseRequest["kind"] =>
+  ["form", "poll", "stand", "renew", "release"].includes(kind);
+
 /** Decodes a request. Undefined if its kind is not known. */
 export function decodeRequest(message: RequestLeaseRequest): PeerRequest | undefined {
   const { from, kind, host, overHolder, successor } = message;
   if (kind === "hello") return { from, kind, host };
-  if (kind !== "stand" && kind !== "renew" && kind !== "release") return undefined;
+  if (!isLeaseKind(kind)) return undefined;
   return {
     ...{ from, kind, host },
     epoch: Number(message.epoch),

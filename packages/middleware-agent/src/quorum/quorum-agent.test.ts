@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { leaseTimes } from "./lease.ts";
+import { leaseTimes } from "./lease-times.ts";
 import { SimulatedGroup } from "../testing/simulated-group.ts";
 
 let group: SimulatedGroup;
@@ -95,6 +95,31 @@ describe("the agents of a Group", () => {
     const assigned = group.member(1).engine.assign({ role: "primary", primaryHost: "host-1", epoch: 9 });
     expect((await Promise.all([assigned, group.run(5_000)]))[0]).toMatchObject({ ok: false });
     expect(group.writable()).toEqual(["p-2"]);
+  });
+
+  it.each([0, 1_000, 5_000])("replace a primary that is cut off %i ms after they became members", async (afterMs) => {
+    const fresh = new SimulatedGroup(3);
+    await fresh.start(afterMs);
+    fresh.isolate(0);
+    await fresh.run(10_000);
+    expect(["p-1", "p-2"]).toContain(fresh.writable().join());
+    fresh.stop();
+  });
+
+  it("leave the decision to the controller until a majority can grant the first lease", async () => {
+    const fresh = new SimulatedGroup(3);
+    for (const { quorum } of fresh.members) await quorum.start();
+    const hosts = { "p-0": "host-0", "p-1": "host-1", "p-2": "host-2" };
+    const members = { key: "1", hosts, maxLagBytes: 0 };
+    const outcome = await fresh.member(0).quorum.setMembers(members);
+    expect(outcome).toMatchObject({ ok: false });
+    await fresh.run(20_000);
+    expect([fresh.writable(), (await fresh.member(0).engine.role()).info["members"]]).toEqual([["p-0"], ""]);
+    await fresh.member(2).quorum.setMembers(members);
+    await fresh.run(2_000);
+    expect(await fresh.member(0).quorum.setMembers(members)).toEqual({ ok: true });
+    expect((await fresh.member(0).engine.role()).info["members"]).toBe("1");
+    fresh.stop();
   });
 
   it("learn the new address of a Pod that was replaced", async () => {

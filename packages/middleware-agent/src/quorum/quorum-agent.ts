@@ -1,22 +1,15 @@
-import type { Logger } from "@keelson/controller";
-import type { EngineRole, FencedEngine, Outcome } from "../engine.ts";
+import type { EngineRole, Outcome } from "../engine.ts";
 import { type Acquired, acquireLease } from "./acquire-lease.ts";
+import { standDelayMs } from "./candidacy.ts";
 import { dutyOf, type ProgramView } from "./duty.ts";
+import type { QuorumOptions } from "./quorum-options.ts";
 import { TurnTimer } from "./turn-timer.ts";
+import { isForming } from "./formation.ts";
+import { followLeader } from "./follow-leader.ts";
 import { viewProgram } from "./view-program.ts";
-import {
-  epochOf,
-  holderAt,
-  type LeaseAnswer,
-  leaseTimes,
-  mayWrite,
-  type Promised,
-  promoted,
-  promotedHolder,
-  renewedAt,
-  standDelayMs,
-} from "./lease.ts";
-import { LeaseKeeper, type LeaseKeeperOptions } from "./lease-keeper.ts";
+import { epochOf, holderAt, type LeaseAnswer, leaseFrom, mayWrite, type Promised, promoted, promotedHolder } from "./lease.ts";
+import { leaseTimes } from "./lease-times.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
 import type { Members } from "./members.ts";
 import type { PeerRequest } from "./peers.ts";
 
@@ -24,15 +17,6 @@ import type { PeerRequest } from "./peers.ts";
 const [settledMs, unsettledMs] = [500, 150];
 /** While a controller is connected it leads a failover, and the agents wait for it this long. */
 const deferenceMs = 3_000;
-/** Options of {@link QuorumAgent}. */
-export interface QuorumOptions extends LeaseKeeperOptions {
-  readonly engine: FencedEngine;
-  readonly random: () => number;
-  readonly log: Logger;
-  /** Whether a controller is connected. */
-  readonly hasController: () => boolean;
-}
-
 /**
  * Holds the lease of a Pod: renews it while the Pod is the primary, fences the program if the lease cannot be renewed, stands for
  * election if the primary has failed, and follows the Pod that was elected. All decisions are in {@link dutyOf} and `lease.ts`.
@@ -65,6 +49,11 @@ export class QuorumAgent {
     return this.#keeper.isActive;
   }
 
+  /** Whether this Pod is the primary of a Group whose agents elect nobody yet. */
+  get isForming(): boolean {
+    return isForming(this.#keeper.state);
+  }
+
   /** Highest epoch that is known here. */
   get epoch(): number {
     return epochOf(this.#keeper.state);
@@ -85,14 +74,20 @@ export class QuorumAgent {
     return mayWrite(this.#keeper.state, this.#keeper.now());
   }
 
-  /** Sets the members. The primary of a Group that had none continues to accept writes. */
-  async setMembers(members: Members): Promise<void> {
-    if (members.key === this.members.key) return;
-    const { engine } = this.#options;
-    const { role, info } = await engine.role();
-    await this.#keeper.replaceMembers(members, role === "primary" ? Number(info["epoch"] ?? 0) : undefined);
-    if (!this.isActive) engine.guard(undefined);
+  /**
+   * Sets the members. The primary of a Group that had none continues to accept writes, and succeeds once it has its first lease: from then
+   * on the agents replace it if it fails.
+   */
+  async setMembers(members: Members): Promise<Outcome> {
+    if (members.key !== this.members.key) {
+      const { engine } = this.#options;
+      const { role, info } = await engine.role();
+      await this.#keeper.replaceMembers(members, role === "primary" ? Number(info["epoch"] ?? 0) : undefined);
+      if (!this.isActive) engine.guard(undefined);
+    }
+    if (this.isForming) await this.#form();
     this.#schedule(0);
+    return this.isForming ? { ok: false, error: "no majority of the agents has granted the first lease yet" } : { ok: true };
   }
 
   /** Answers the request of an agent. */
@@ -114,18 +109,15 @@ export class QuorumAgent {
     const { tenure } = keeper.state;
     if (!this.isActive || (tenure?.isPromoted === true && this.mayWrite()))
       return { ok: true, epoch: Math.max(minEpoch, tenure?.epoch ?? 0) };
-    this.#isBusy = true;
-    try {
+    return this.whileBusy(async () => {
       const acquired = await acquireLease(keeper, this.#options, { minEpoch, over, ask: () => this.#ask("stand") });
       if (acquired.ok) this.#guard();
       return acquired;
-    } finally {
-      this.#isBusy = false;
-    }
+    });
   }
 
-  /** Performs a planned switchover without stepping down meanwhile. */
-  async whileHandingOver(act: () => Promise<Outcome>): Promise<Outcome> {
+  /** Performs a planned switchover, or collects leases, without stepping down meanwhile. */
+  async whileBusy<T>(act: () => Promise<T>): Promise<T> {
     this.#isBusy = true;
     try {
       return await act();
@@ -189,16 +181,21 @@ export class QuorumAgent {
     const keeper = this.#keeper;
     const role = await this.#look();
     keeper.announce();
-    if (await this.#follow(role)) return;
+    if (!this.#isBusy && (await followLeader(keeper, role, this.#options))) return;
     // A planned switchover fences the program while it holds the lease.
     const program = this.#isBusy ? { ...this.#program, isFenced: false } : this.#program;
     const duty = dutyOf(keeper.state, program, keeper.now());
     if (duty !== "stand") this.#standAt = undefined;
     switch (duty) {
+      case "form":
+        return this.#form();
       case "renew":
         this.#guard();
-        if (keeper.sinceAskedMs >= leaseTimes.renewMs - settledMs / 2) this.#askLater("renew");
+        if (keeper.sinceAskedMs >= leaseTimes.renewMs - settledMs / 2) this.#askLater(this.isForming ? "form" : "renew");
         return;
+      case "repeat":
+        keeper.repeatCandidacy();
+        return this.#askLater("stand");
       case "step-down":
         this.#options.log.warn({ epoch: keeper.state.tenure?.epoch }, "lost the lease: rejecting writes");
         await this.#options.engine.fenceWrites();
@@ -224,30 +221,20 @@ export class QuorumAgent {
     return role;
   }
 
-  /** Follows the Pod that was elected. */
-  async #follow(role: EngineRole | undefined): Promise<boolean> {
-    const { leader, state } = this.#keeper;
-    const { promised, tenure } = state;
-    if (role === undefined || leader === undefined || promised?.holder !== leader.name) return false;
-    if (leader.name === this.#options.self || tenure !== undefined || this.#isBusy || role.role === "stopped") return false;
-    if (role.role === "replica" && role.info["primaryHost"] === leader.host) return false;
-    const assignment = { role: "replica", primaryHost: leader.host, epoch: promised.epoch } as const;
-    const outcome = await this.#options.engine.assign(assignment);
-    if (!outcome.ok) this.#options.log.warn({ leader, error: outcome.error }, "could not follow the primary; retrying");
-    else this.#options.log.info({ leader, epoch: promised.epoch }, "following the primary that holds the lease");
-    return outcome.ok;
-  }
-
   async #standInTime(isHolderDown: boolean): Promise<void> {
     const { hasController, random, self } = this.#options;
     const { state } = this.#keeper;
     const now = this.#keeper.now();
     const isSuccessor = holderAt(state, now) === self;
-    const delayMs = isSuccessor ? 0 : standDelayMs(state, random()) + (hasController() ? deferenceMs : 0);
+    // A lease that has expired gave the controller its time.
+    const isExpired = state.grant !== undefined && !isHolderDown;
+    const delayMs = isSuccessor ? 0 : standDelayMs(state, random()) + (hasController() && !isExpired ? deferenceMs : 0);
     this.#standAt ??= now + delayMs;
     if (now < this.#standAt) return;
     this.#standAt = undefined;
-    this.#stand(isHolderDown ? promotedHolder(state) : undefined, false);
+    const over = isHolderDown ? promotedHolder(state) : undefined;
+    if (!(await this.#keeper.isElectable(over, this.#program.offset, this.#offset))) return;
+    if (this.#keeper.state.tenure === undefined) this.#stand(over, false);
   }
 
   /** The primary passes its lease to this Pod, which may have become a replica a moment ago. */
@@ -276,13 +263,21 @@ export class QuorumAgent {
     this.recordPromotion();
   }
 
+  /** Gets the first lease of the Group. */
+  async #form(): Promise<void> {
+    await this.#keeper.prepareFormation();
+    if (leaseFrom(this.#keeper.state) === undefined) return;
+    this.#guard();
+    await this.#ask("form");
+  }
+
   /** Lets the guard end the program when the lease runs out. */
   #guard(): void {
-    const at = renewedAt(this.#keeper.state);
+    const at = leaseFrom(this.#keeper.state);
     if (at !== undefined) this.#options.engine.guard(at + leaseTimes.guardMs - this.#keeper.now());
   }
 
-  #ask(kind: "stand" | "renew"): Promise<readonly string[]> {
+  #ask(kind: "form" | "stand" | "renew"): Promise<readonly string[]> {
     // A majority may have answered long before the last agent does.
     const onAnswer = (): void => {
       if (kind === "stand" && !this.#isBusy) this.#schedule(0);
@@ -290,11 +285,10 @@ export class QuorumAgent {
     return this.#keeper.ask(kind, this.#program.offset, this.#offset, onAnswer);
   }
 
-  #askLater(kind: "stand" | "renew"): void {
-    void this.#ask(kind)
-      .then((reasons) => {
-        if (reasons.length > 0) this.#options.log.info({ kind, reasons }, "some agents did not grant their lease");
-      })
-      .catch((error: unknown) => this.#warn(error));
+  #askLater(kind: "form" | "stand" | "renew"): void {
+    const report = (reasons: readonly string[]): void => {
+      if (reasons.length > 0) this.#options.log.info({ kind, reasons }, "some agents did not grant their lease");
+    };
+    void this.#ask(kind).then(report, (error: unknown) => this.#warn(error));
   }
 }

@@ -45,7 +45,7 @@ export class QuorumEngine implements Engine {
     const certificates = this.#certificates();
     const extra = {
       ...(certificates === undefined ? {} : { certificates }),
-      members: this.#quorum.members.key,
+      members: this.#quorum.isForming ? "" : this.#quorum.members.key,
       epoch: String(Math.max(Number(info["epoch"] ?? 0), this.#quorum.epoch)),
     };
     const isDeposed = role === "primary" && !this.#quorum.mayWrite();
@@ -86,7 +86,7 @@ export class QuorumEngine implements Engine {
       await this.#quorum.handOver(order.target);
       return { ok: true, epoch: order.epoch, promotesItself: true };
     };
-    return this.#quorum.whileHandingOver(() =>
+    return this.#quorum.whileBusy(() =>
       this.#engine.failover({ ...order, beforePromotion, mayResume: () => this.#quorum.mayWrite() }),
     );
   }

@@ -3,7 +3,7 @@ import type { ModelMessage, ModelNode } from "./lease-model-parts.ts";
 /** Carries messages between agents, and loses, delays and reorders them. */
 export class ModelNetwork {
   readonly #random: () => number;
-  readonly #isQuiet: boolean;
+  #isQuiet: boolean;
   readonly #cuts = new Set<string>();
   #messages: ModelMessage[] = [];
 
@@ -19,6 +19,13 @@ export class ModelNetwork {
 
   heal(): void {
     this.#cuts.clear();
+  }
+
+  /** Connects all agents. From now on no message is lost or late. */
+  settle(now: number): void {
+    this.heal();
+    this.#isQuiet = true;
+    this.#messages = this.#messages.map((message) => ({ ...message, at: Math.min(message.at, now + 100) }));
   }
 
   isCut(a: string, b: string): boolean {

@@ -1,4 +1,5 @@
-import { type LeaseRecord, type LeaseState, leaseTimes, type Promised, startLease } from "../quorum/lease.ts";
+import { type LeaseRecord, type LeaseState, type Promised, startLease } from "../quorum/lease.ts";
+import { leaseTimes } from "../quorum/lease-times.ts";
 
 /** Options of a model. */
 export interface ModelOptions {
@@ -6,8 +7,10 @@ export interface ModelOptions {
   readonly size: number;
   /** No random faults. */
   readonly isQuiet?: boolean;
+  /** Random faults may destroy volumes, and with them what an agent has promised. */
+  readonly losesVolumes?: boolean;
   /** A deliberate mistake, to show that the model finds it. */
-  readonly flaw?: "short-grants" | "no-quiet-time" | "any-candidate";
+  readonly flaw?: "short-grants" | "no-quiet-time" | "any-candidate" | "late-count";
 }
 
 /** A Group of agents and programs in virtual time, with random faults. */
@@ -17,6 +20,15 @@ export interface LeaseModel {
   /** The Pod that accepts writes. */
   writable(): string | undefined;
   fail(name: string, fault: "kill" | "freeze"): void;
+  /** Whether the agents elect a primary by themselves. */
+  readonly isFormed: boolean;
+  /**
+   * Ends all faults, except that only a random majority stays connected. Returns whether one of its Pods can be elected: it has a role,
+   * and the data of the others.
+   */
+  settle(): boolean;
+  /** Whether the majority of {@link settle} has a Pod that accepts writes. */
+  readonly hasSettledPrimary: boolean;
   /** The invariant that was violated. */
   readonly violation: string | undefined;
   readonly elections: number;
@@ -47,8 +59,12 @@ export interface ModelNode {
   record: LeaseRecord | undefined;
   /** The guard kills the program at this local time. */
   guardAt: number | undefined;
+  /** When its agent started, by its clock. */
+  startedAt: number;
   askedAt: number;
   standAt: number | undefined;
+  /** Agents that can grant the first lease. */
+  ready: readonly string[];
   over: Promised | undefined;
   isAppointed: boolean;
 }
@@ -67,12 +83,14 @@ export function createNode(name: string, members: readonly string[], rate: numbe
   return {
     name,
     rate,
-    lease: startLease(name, members, 0),
+    lease: startLease(name, [], 0),
+    ready: [],
     program: { isUp: true, role: isPrimary ? "primary" : "replica", isFenced: false, follows: members[0] ?? "", offset: 1 },
     isFrozen: false,
     downUntil: undefined,
     record: undefined,
     guardAt: undefined,
+    startedAt: 0,
     askedAt: -leaseTimes.renewMs,
     standAt: undefined,
     over: undefined,

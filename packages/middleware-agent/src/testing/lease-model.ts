@@ -1,56 +1,52 @@
+import { repeatCandidacy, standDelayMs } from "../quorum/candidacy.ts";
 import { dutyOf } from "../quorum/duty.ts";
-import {
-  answerLease,
-  type LeaseAnswer,
-  type LeaseRequest,
-  leaseTimes,
-  mayWrite,
-  type Promised,
-  promoted,
-  promotedHolder,
-  recordAnswer,
-  recordOf,
-  renewedAt,
-  resign,
-  stand,
-  standDelayMs,
-  startLease,
-} from "../quorum/lease.ts";
-import { createNode, type LeaseModel, type ModelNode, type ModelOptions, seeded, stepMs } from "./lease-model-parts.ts";
+import { isForming, startFormation } from "../quorum/formation.ts";
+import { leaseFrom, mayWrite, promoted, promotedHolder, renewedAt, startLease } from "../quorum/lease.ts";
+import { leaseTimes } from "../quorum/lease-times.ts";
+import { canElect, canFailOver, canSwitchOver, chooseOne } from "./lease-model-faults.ts";
 import { ModelNetwork, work, writersOf } from "./lease-model-network.ts";
-
-// The first primary has its first majority.
-const settleMs = 10_000;
+import { createNode, type LeaseModel, type ModelNode, type ModelOptions, seeded, stepMs } from "./lease-model-parts.ts";
+import { ModelRequests } from "./lease-model-requests.ts";
 
 /** A {@link LeaseModel} whose first member is the primary. */
 export class Model implements LeaseModel {
   readonly history: string[] = [];
   violation: string | undefined;
   elections = 0;
+  isFormed = false;
+  #majority: readonly ModelNode[] = [];
   readonly #options: ModelOptions;
   readonly #random: () => number;
   readonly #nodes = new Map<string, ModelNode>();
   readonly #network: ModelNetwork;
   #now = 0;
   #reported = 0;
+  #epoch = 1;
+
+  readonly #requests: ModelRequests;
 
   constructor(options: ModelOptions) {
     this.#options = options;
     this.#random = seeded(options.seed);
     this.#network = new ModelNetwork(this.#random, options.isQuiet === true);
+    this.#requests = new ModelRequests({
+      ...{ nodes: this.#nodes, network: this.#network, flaw: options.flaw },
+      now: () => this.#now,
+      local: (node) => this.#local(node),
+      log: (line) => this.#log(line),
+      onMajority: (kind, offset) => {
+        this.isFormed = true;
+        if (kind !== "stand") this.#reported = Math.max(this.#reported, offset);
+      },
+    });
     const names = Array.from({ length: options.size }, (_, index) => `p-${index}`);
     for (const name of names) this.#nodes.set(name, createNode(name, names, 0.98 + this.#random() * 0.04));
-    const [primary] = this.#nodes.values();
-    if (primary !== undefined)
-      primary.lease = {
-        ...stand(primary.lease, 0),
-        tenure: { epoch: 1, startedAt: 0, grants: {}, isFirst: true, isPromoted: true },
-      };
   }
 
   step(): void {
     this.#now += stepMs;
-    if (this.#options.isQuiet !== true && this.#now > settleMs) this.#disturb();
+    if (this.#options.isQuiet !== true && this.#majority.length === 0) this.#disturb();
+    if (this.#random() < 0.1) this.#setMembers();
     for (const message of this.#network.take(this.#now)) {
       const node = this.#nodes.get(message.to);
       if (node === undefined || node.downUntil !== undefined || this.#network.isCut(message.from, message.to)) continue;
@@ -63,6 +59,24 @@ export class Model implements LeaseModel {
     this.#check();
   }
 
+  settle(): boolean {
+    const nodes = [...this.#nodes.values()];
+    for (const node of nodes) {
+      node.isFrozen = false;
+      if (node.downUntil !== undefined) this.#restart(node);
+    }
+    this.#network.settle(this.#now);
+    const majority = (this.#majority = nodes.sort(() => this.#random() - 0.5).slice(0, Math.floor(nodes.length / 2) + 1));
+    for (const node of majority)
+      for (const other of nodes) if (!majority.includes(other)) this.#network.cut(node.name, other.name);
+    this.#log(`settle ${majority.map(({ name }) => name).join()}`);
+    return canElect(majority);
+  }
+
+  get hasSettledPrimary(): boolean {
+    return writersOf(this.#majority).length > 0;
+  }
+
   writable(): string | undefined {
     return writersOf([...this.#nodes.values()])[0]?.name;
   }
@@ -73,13 +87,6 @@ export class Model implements LeaseModel {
     this.#log(`${fault} ${name}`);
     if (fault === "freeze") node.isFrozen = true;
     else this.#crash(node, 5_000);
-  }
-
-  #send(from: string, to: string, deliver: (node: ModelNode) => void): void {
-    const node = this.#nodes.get(to);
-    // An agent answers itself, and persists that, before it asks others.
-    if (from !== to) this.#network.send({ at: this.#now, from, to, deliver });
-    else if (node !== undefined) deliver(node);
   }
 
   #log(line: string): void {
@@ -102,19 +109,25 @@ export class Model implements LeaseModel {
       [0.002, () => nodes.filter((each) => each !== node).forEach((each) => cut(node, each))],
       [0.01, () => this.#network.heal()],
       [0.004, () => this.#crash(node, this.#random() * 10_000)],
+      [this.#options.losesVolumes === true ? 0.002 : 0, () => this.#loseVolume(node)],
       [0.003, () => void (node.isFrozen = true)],
       [0.01, () => nodes.forEach((each) => void (each.isFrozen = false))],
       [0.004, () => this.#switchOver(node, other)],
       [0.004, () => this.#failOver(node)],
       [0.02, () => this.#assignPrimary(node)],
     ];
-    let chance = this.#random();
-    for (const [share, act] of faults) {
-      chance -= share;
-      if (chance >= 0) continue;
-      act();
-      return;
-    }
+    chooseOne(this.#random(), faults)?.();
+  }
+
+  /** The controller sets the members, of the primary last. */
+  #setMembers(): void {
+    const nodes = [...this.#nodes.values()];
+    const [first] = nodes;
+    const late = [...nodes].reverse().find(({ lease }) => lease.members.length === 0);
+    if (first === undefined || late === undefined || late.isFrozen || late.downUntil !== undefined) return;
+    const [now, { record }] = [this.#local(late), late];
+    late.lease = startLease(late.name, [...this.#nodes.keys()], late.startedAt, record === undefined ? {} : { record });
+    if (late === first && late.program.role === "primary") late.lease = startFormation(late.lease, now, 1);
   }
 
   #crash(node: ModelNode, durationMs: number): void {
@@ -124,11 +137,19 @@ export class Model implements LeaseModel {
     node.downUntil = this.#now + durationMs;
   }
 
+  #loseVolume(node: ModelNode): void {
+    this.#crash(node, this.#random() * 5_000);
+    node.record = undefined;
+    node.lease = startLease(node.name, [], 0);
+    node.program = { ...node.program, offset: 0 };
+  }
+
   #restart(node: ModelNode): void {
     const { members } = node.lease;
     node.downUntil = undefined;
     node.guardAt = undefined;
-    node.lease = startLease(node.name, members, this.#local(node), node.record === undefined ? {} : { record: node.record });
+    node.startedAt = this.#local(node);
+    node.lease = startLease(node.name, members, node.startedAt, node.record === undefined ? {} : { record: node.record });
     if (this.#options.flaw === "no-quiet-time") node.lease = { ...node.lease, quietUntil: 0 };
     node.program = { ...node.program, isUp: true, role: "other", isFenced: true };
     this.#log(`restart ${node.name}`);
@@ -136,104 +157,36 @@ export class Model implements LeaseModel {
 
   /** A planned switchover: fences the primary, waits for the replica, and hands the lease over. */
   #switchOver(node: ModelNode, other: ModelNode): void {
-    const { tenure } = node.lease;
-    const isPossible =
-      tenure?.isPromoted === true && !node.isFrozen && node.program.isUp && !this.#network.isCut(node.name, other.name);
-    if (!isPossible || other === node || other.program.follows !== node.name || other.program.role !== "replica") return;
+    if (!canSwitchOver(node, other, this.#network)) return;
     node.program.isFenced = true;
     other.program.offset = node.program.offset;
+    node.guardAt = undefined;
     this.#log(`switchover ${node.name} -> ${other.name}`);
-    this.#release(node, other.name);
+    this.#requests.release(node, other.name);
   }
 
   /** A failover by the controller: the replica fences the primary, or finds it down, and stands. */
   #failOver(node: ModelNode): void {
-    const { tenure } = node.lease;
     const promised = promotedHolder(node.lease);
     const old = this.#nodes.get(promised?.holder ?? "");
-    if (promised === undefined || tenure !== undefined || old === undefined || old === node) return;
-    if (
-      node.isFrozen ||
-      node.downUntil !== undefined ||
-      node.program.role !== "replica" ||
-      this.#network.isCut(node.name, old.name)
-    )
-      return;
-    if (node.program.follows !== old.name) return;
+    if (promised === undefined || old === undefined || !canFailOver(node, old, this.#network)) return;
     if (old.program.isUp) {
       old.program.isFenced = true;
       node.program.offset = Math.max(node.program.offset, old.program.offset);
     }
     node.isAppointed = true;
-    this.#stand(node, promised);
+    this.#requests.stand(node, promised);
   }
 
   /** The controller makes a restarted Pod the primary, after all of them were restarted. */
   #assignPrimary(node: ModelNode): void {
     const isPossible = node.downUntil === undefined && !node.isFrozen && node.program.isUp && node.program.role === "other";
-    if (!isPossible || node.lease.tenure !== undefined) return;
+    // Before there are leases, the controller relies on nothing but the end of the first primary.
+    const isSafe = this.isFormed || writersOf([...this.#nodes.values()]).length === 0;
+    if (!isPossible || !isSafe || node.lease.tenure !== undefined) return;
     node.isAppointed = true;
-    this.#stand(node, undefined);
-  }
-
-  #stand(node: ModelNode, over: Promised | undefined): void {
-    node.lease = stand(node.lease, this.#local(node));
-    node.over = over ?? node.over;
-    node.standAt = undefined;
-    this.#log(`stand ${node.name} ${node.lease.tenure?.epoch} over ${JSON.stringify(over)}`);
-    this.#ask(node, "stand");
-  }
-
-  #ask(node: ModelNode, kind: "stand" | "renew"): void {
-    const { tenure, members } = node.lease;
-    if (tenure === undefined) return;
-    const sentAt = this.#local(node);
-    node.askedAt = sentAt;
-    const request: LeaseRequest = {
-      from: node.name,
-      epoch: tenure.epoch,
-      offset: node.program.offset,
-      kind,
-      ...(node.over === undefined ? {} : { over: node.over }),
-      ...(node.isAppointed || this.#options.flaw === "any-candidate" ? { isAppointed: true } : {}),
-    };
-    for (const to of members)
-      this.#send(node.name, to, (peer) => {
-        const answer = this.#answer(peer, request);
-        this.#send(to, node.name, (asker) => {
-          asker.lease = recordAnswer(asker.lease, to, request.epoch, answer, sentAt);
-          if (kind === "renew" && asker.lease.tenure?.epoch === request.epoch && renewedAt(asker.lease) === sentAt)
-            this.#reported = Math.max(this.#reported, request.offset);
-        });
-      });
-  }
-
-  #answer(node: ModelNode, request: LeaseRequest): LeaseAnswer {
-    const { program } = node;
-    const offset = program.isUp && program.role !== "other" ? program.offset : undefined;
-    const { state, answer } = answerLease(node.lease, request, offset, this.#local(node));
-    node.lease = state;
-    if (this.#options.flaw === "short-grants" && state.grant !== undefined)
-      node.lease = { ...state, grant: { ...state.grant, expiresAt: this.#local(node) + 2_000 } };
-    node.record = recordOf(node.lease);
-    if (answer.isGranted && request.kind === "renew" && request.from !== node.name && program.isUp) {
-      if (node.lease.tenure !== undefined) node.lease = resign(node.lease);
-      node.guardAt = undefined;
-      node.program = { ...program, role: "replica", isFenced: false, follows: request.from };
-    }
-    return answer;
-  }
-
-  #release(node: ModelNode, successor?: string): void {
-    const epoch = node.lease.tenure?.epoch ?? 0;
-    node.lease = resign(node.lease);
-    const request: LeaseRequest = { from: node.name, epoch, offset: 0, kind: "release", ...(successor ? { successor } : {}) };
-    for (const to of node.lease.members)
-      this.#send(node.name, to, (peer) => {
-        this.#answer(peer, request);
-        const isNamed = successor === peer.name && peer.lease.promised?.holder === peer.name && peer.lease.tenure === undefined;
-        if (isNamed && peer.program.isUp && peer.program.role === "replica") this.#stand(peer, { holder: node.name, epoch });
-      });
+    // The controller has recorded the epoch of the last primary, which the agent may have forgotten.
+    this.#requests.stand(node, undefined, this.#epoch + 1);
   }
 
   /** One turn of an agent and of its guard. */
@@ -252,7 +205,7 @@ export class Model implements LeaseModel {
     }
     if (node.isFrozen) return;
     if (!node.program.isUp) {
-      this.#release(node);
+      this.#requests.release(node);
       this.#crash(node, 1_000);
       return;
     }
@@ -262,25 +215,31 @@ export class Model implements LeaseModel {
       holder !== undefined && holder !== node && !this.#network.isCut(node.name, holder.name) && !holder.program.isUp;
     const duty = dutyOf(node.lease, { ...node.program, isHolderDown }, now);
     if (duty !== "stand") node.standAt = undefined;
-    if (duty === "renew") {
-      const at = renewedAt(node.lease);
+    if (duty === "form") {
+      if (now - node.askedAt >= leaseTimes.renewMs) this.#requests.form(node);
+    } else if (duty === "renew") {
+      const at = leaseFrom(node.lease);
       if (at !== undefined) node.guardAt = at + leaseTimes.guardMs;
-      if (now - node.askedAt >= leaseTimes.renewMs) this.#ask(node, "renew");
+      if (now - node.askedAt >= leaseTimes.renewMs) this.#requests.ask(node, isForming(node.lease) ? "form" : "renew");
+    } else if (duty === "repeat") {
+      node.lease = repeatCandidacy(node.lease, now);
+      this.#requests.ask(node, "stand");
     } else if (duty === "step-down" || duty === "give-up") {
       this.#log(`${duty} ${node.name}`);
       node.program.isFenced = true;
       node.guardAt = undefined;
-      this.#release(node);
+      this.#requests.release(node);
     } else if (duty === "promote") this.#promote(node);
     else if (duty === "stand") {
       node.standAt ??= now + standDelayMs(node.lease, this.#random());
       if (now < node.standAt) return;
-      node.isAppointed = false;
-      this.#stand(node, isHolderDown ? proven : undefined);
+      node.standAt = undefined;
+      this.#requests.poll(node, isHolderDown ? proven : undefined);
     }
   }
 
   #promote(node: ModelNode): void {
+    this.#epoch = Math.max(this.#epoch, node.lease.tenure?.epoch ?? 0);
     this.#log(`promote ${node.name} ${node.lease.tenure?.epoch} offset ${node.program.offset}`);
     this.elections += 1;
     if (!node.isAppointed && node.program.offset < this.#reported)

@@ -109,12 +109,12 @@ export class SimulatedGroup {
     if (primary !== undefined) primary.program.role_ = "primary";
   }
 
-  /** Starts the agents and makes all Pods members. The first is the primary. */
-  async start(): Promise<void> {
+  /** Starts the agents and makes all Pods members, of which the first is the primary. Then time advances. */
+  async start(durationMs = 12_000): Promise<void> {
     const hosts = Object.fromEntries(this.members.map(({ name, host }) => [name, host]));
     for (const { quorum } of this.members) await quorum.start();
     for (const { quorum } of [...this.members].reverse()) await quorum.setMembers({ key: "1", hosts, maxLagBytes: 0 });
-    await this.run(12_000);
+    await this.run(durationMs);
   }
 
   /** Advances time. Programs whose guard fires are killed. */
