@@ -46,7 +46,7 @@ export function dutyOf(state: LeaseState, program: ProgramView, now: number): Du
   // Promoted, and then fenced by another agent. A program that does not answer cannot be fenced: its guard ends it in time.
   if (tenure.isPromoted === true) {
     if (program.role !== "other") return "step-down";
-    // Nobody else can be elected while the primary waits, and no guard would end its program.
+    // No other Pod can be elected while the primary waits, and no guard would end its program.
     if (isWaiting) return "nothing";
     return now >= (leaseFrom(state) ?? tenure.startedAt) + leaseTimes.leaseMs ? "give-up" : "nothing";
   }

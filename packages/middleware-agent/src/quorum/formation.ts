@@ -1,7 +1,7 @@
 import { type LeaseState, majorityOf, renewedAt, stand } from "./lease.ts";
 
 /*
- * How the first primary of a Group gets its lease. Until then the agents elect nobody, and the controller alone decides.
+ * How the first primary of a Group gets its lease. Until then the agents elect no primary, and the controller alone decides.
  *
  *   waiting --> a majority is ready: the lease counts from now on --> requested --> a majority has granted it: formed
  *

@@ -49,7 +49,7 @@ export class QuorumAgent {
     return this.#keeper.isActive;
   }
 
-  /** Whether this Pod is the primary of a Group whose agents elect nobody yet. */
+  /** Whether this Pod is the primary of a Group whose agents do not elect a primary yet. */
   get isForming(): boolean {
     return isForming(this.#keeper.state);
   }
