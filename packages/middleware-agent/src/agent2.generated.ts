@@ -858,7 +858,7 @@ export type RequestLeaseRequest = Message<"agent2.v1.RequestLeaseRequest"> & {
   offset: bigint;
 
   /**
-   * stand, renew or release; form: renews the lease of a primary that has never had a majority; hello: announces the address of the
+   * stand, renew or release; poll: asks whether stand would be granted; form: renews the lease of a primary that has never had a majority; hello: announces the address of the
    * sender, and asks whether form would be granted.
    *
    * @generated from field: string kind = 4;
