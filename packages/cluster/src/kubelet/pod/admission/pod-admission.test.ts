@@ -20,6 +20,15 @@ test("a node that is low on disk space rejects all Pods except critical ones of 
   expect(rejectionOf(ofSystem, [], context)).toBeUndefined();
 });
 
+test("a Pod may have 256 containers", () => {
+  const containers = Array.from({ length: 200 }, (_, index) => ({ name: `c${index}` }));
+  expect(rejectionOf(podWith({ containers, initContainers: containers.slice(0, 56) }), [])).toBeUndefined();
+  expect(rejectionOf(podWith({ containers, initContainers: containers.slice(0, 57) }), [])).toEqual({
+    reason: "TooManyContainers",
+    message: "the Pod has 257 containers: must be at most 256",
+  });
+});
+
 describe("kernel parameters", () => {
   test.each([
     ["kernel.shm_rmid_forced", {}],

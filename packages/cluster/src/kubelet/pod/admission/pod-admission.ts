@@ -10,6 +10,9 @@ export interface Rejection {
   readonly message: string;
 }
 
+/** Maximum number of containers of a Pod. The work for a Pod grows faster than the number of its containers. */
+const maxContainers = 256;
+
 const defaultContext: AdmissionContext = { sysctls: new AllowedSysctls(), hasDiskPressure: () => false };
 
 /** What a node requires of new Pods. */
@@ -32,7 +35,11 @@ export function rejectionOf(
   if (hasDiskPressure() && !isCritical(pod)) {
     return { reason: evictedReason, message: "The node had condition: [DiskPressure]. " };
   }
-  const { hostNetwork, hostIPC, securityContext } = pod.spec;
+  const { hostNetwork, hostIPC, securityContext, containers, initContainers = [] } = pod.spec;
+  const count = containers.length + initContainers.length;
+  if (count > maxContainers) {
+    return { reason: "TooManyContainers", message: `the Pod has ${count} containers: must be at most ${maxContainers}` };
+  }
   for (const { name } of securityContext?.sysctls ?? []) {
     const sharesHosts = { net: hostNetwork === true, ipc: hostIPC === true };
     const problem = parameterProblem(name.replaceAll("/", "."), allowed, sharesHosts);
