@@ -22,7 +22,7 @@ export function generateProtobuf(home, target, proto = join(home, "proto")) {
       plugins: [{ local: [join(bin, "protoc-gen-es")], out, opt: ["target=ts", "import_extension=ts"] }],
     };
     execFileSync(join(bin, "buf"), ["generate", "--template", JSON.stringify(template)], { cwd: home, stdio: "inherit" });
-    // Through standard input: the formatter looks at no file outside of the project.
+    // Through standard input: the formatter looks at no file outside the project.
     for (const path of files(out)) {
       const formatted = execFileSync(
         join(bin, "biome"),

@@ -9,13 +9,13 @@ import { relative } from "node:path";
 import { root } from "./steps.mjs";
 
 /** The test of a result that belongs to a file, but to none of its tests: a failed import or hook. */
-const outsideOfTests = "outside of its tests";
+const outsideOfTests = "outside its tests";
 
 /** The name of a result that belongs to no file. */
 const wholeRun = "whole run";
 
 /**
- * Results of one run: those of Vitest's JSON report, one failure for each file that failed outside of a test, and one for each unhandled
+ * Results of one run: those of Vitest's JSON report, one failure for each file that failed outside a test, and one for each unhandled
  * error. These belong to no file: an error surfaces while any file of its worker runs, so a second run of that file proves nothing. A run
  * that exited with an error and reports no failure is a failure, and so is one whose unhandled errors are unknown.
  */

@@ -37,7 +37,7 @@ export default class TestReporter {
     this.#durations.set(relative(root, module.moduleId), module.diagnostic().duration / 1000);
     // Absent if the file could not be imported.
     this.#processorTimes.set(relative(root, module.moduleId), module.meta().processorSeconds ?? 0);
-    // Errors outside of a test, such as a failed import.
+    // Errors outside a test, such as a failed import.
     if (module.errors().length > 0) this.#print(`failed: ${relative(root, module.moduleId)}`, module.errors());
     if (this.#finished % filesPerLine === 0) this.#printProgress();
   }

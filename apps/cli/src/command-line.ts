@@ -36,7 +36,7 @@ export function addConnectionFlags(command: Command, { traces = true }: { readon
   });
   addFlag(command, { name: "context", value: "NAME", description: "kubeconfig context to use (default: the current context)" });
   if (!traces) return;
-  addFlag(command, { name: "verbose", short: "v", description: "log every API request to standard error, as lines of JSON" });
+  addFlag(command, { name: "verbose", short: "v", description: "log every API request to standard error, as JSON lines" });
 }
 
 /** The values of a command's flags, by flag name. */

@@ -32,7 +32,7 @@ describe("a Pod that has ended", () => {
     expect(simulation.status().phase).toBe("Running");
   });
 
-  it("is replaced, also again after its backoff, while the agent of another one does not answer", async () => {
+  it("is replaced, also again after its backoff, while the agent of another one does not respond", async () => {
     const simulation = await provisioned();
     simulation.redis.freeze(one);
     for (let count = 0; count < 3; count += 1) {

@@ -5,7 +5,7 @@ export const controllerFlags = {
   config: textFlag({
     name: "middleware-controllers-config",
     value: "FILE",
-    description: "settings of the middleware controllers (controllers.yaml), read at the start",
+    description: "settings of the middleware controllers (controllers.yaml), read at startup",
   }),
 };
 

@@ -9,7 +9,7 @@ beforeEach(async () => {
 }, 60_000);
 afterEach(() => redis[Symbol.asyncDispose](), 60_000);
 
-/** Role of a server: master, slave or undefined if it does not answer. */
+/** Role of a server: master, slave or undefined if it does not respond. */
 async function roleOf(host: string): Promise<string | undefined> {
   try {
     return parseInfo(await redis.command(host, "INFO", "replication")).role;

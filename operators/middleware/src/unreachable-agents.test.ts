@@ -9,13 +9,13 @@ const pods = ["cache-redis-nodes-0", "cache-redis-nodes-1", "cache-redis-nodes-2
 const messageOf = ({ store }: Simulation) =>
   (store.get("Group", "cache-redis-nodes") as DeepReadonly<Group>).status?.operation?.message ?? "";
 
-describe("a change while agents do not answer", { timeout: 60_000 }, () => {
-  it("restarts nothing while no agent answers, and continues with the primary last when they do", async () => {
+describe("a change while agents do not respond", { timeout: 60_000 }, () => {
+  it("restarts nothing while no agent responds, and continues with the primary last when they do", async () => {
     const simulation = await provisioned();
     const from = simulation.redis.commands.length;
     for (const pod of pods) simulation.redis.freeze(pod);
     simulation.change(upgrade);
-    await simulation.run(() => messageOf(simulation) === `${pods[2]} is not restarted while its agent does not answer`);
+    await simulation.run(() => messageOf(simulation) === `${pods[2]} is not restarted while its agent does not respond`);
     await simulation.run(() => tasksOf(simulation)[0]?.state === "cancelling");
     expect(simulation.status().plan?.tasks[0]?.error).toContain("not finished within 1h");
     expect(simulation.store.all("Pod").map(({ metadata }) => metadata.deletionTimestamp)).toEqual([

@@ -261,7 +261,7 @@ describe("keelson robots exec", () => {
       expect.stringContaining("use DIR/robots/exec-access.json of the running keelson up"),
     ]);
     const [plain, , problem] = await run(["main", "sh"], { endpoint: "http://127.0.0.1:1" });
-    expect([plain, problem]).toEqual([2, expect.stringContaining("must have the form https://host:port")]);
+    expect([plain, problem]).toEqual([2, expect.stringContaining("must be of the form https://host:port")]);
   });
 });
 

@@ -32,7 +32,7 @@ export const mqttFlags = {
   }),
   allowV1Agents: switchFlag({
     name: "allow-v1-agents",
-    description: "admit original K8s4r agents, which present no credentials to the embedded MQTT broker",
+    description: "accept agents of the original K8s4r, which present no credentials to the embedded MQTT broker",
   }),
   execBindAddress: textFlag({
     name: "exec-bind-address",

@@ -137,7 +137,7 @@ describe("a robot with a one-time token", () => {
     const logger = recordingLogger();
     await Promise.all(ids.map((id, index) => start(id, { token: texts[index] ?? "", log: logger.log })));
     await Promise.all(ids.map((id) => phase(id, "Online")));
-    expect(logger.lines.filter((line) => line.includes("no answer from the server"))).toEqual([]);
+    expect(logger.lines.filter((line) => line.includes("no response from the server"))).toEqual([]);
   });
 
   it("does not send a one-time token that was copied incompletely", async () => {

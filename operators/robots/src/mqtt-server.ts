@@ -227,7 +227,7 @@ async function externalBroker(values: FlagValues, authority: LazyAuthority): Pro
     );
   }
   if (!URL.canParse(url) || !["mqtt:", "mqtts:", "tcp:", "ssl:"].includes(new URL(url).protocol)) {
-    throw invalidFlag(mqttFlags.url, url, "must have the form mqtt://host:1883 or mqtts://host:8883");
+    throw invalidFlag(mqttFlags.url, url, "must be of the form mqtt://host:1883 or mqtts://host:8883");
   }
   const username = mqttFlags.username.read(values);
   const file = mqttFlags.passwordFile.read(values);

@@ -85,7 +85,7 @@ describe("the files of a sandbox", () => {
   });
 
   it.each(["/proc/sys/kernel/core_pattern", "/usr/bin/new", "/etc/passwd", "/new"])(
-    "cannot be written outside of its own directories: %s",
+    "cannot be written outside its own directories: %s",
     async (path) => {
       const problem = await local.files.write(uploads(path, [Buffer.from("x")])).then(
         () => undefined,

@@ -28,7 +28,7 @@ async function run(sandboxName: string, ...command: string[]): Promise<string> {
 
 describe("the lifecycle of a sandbox", () => {
   // Needs a cgroup of version 2.
-  it.runIf(isRoot)("pauses and resumes, keeps its processes, and rejects commands meanwhile", async () => {
+  it.runIf(isRoot)("pauses and resumes, keeps its processes, and rejects commands in the meantime", async () => {
     await local.sandbox("pausing", { expireTime: new Date(Date.now() + 3_600_000).toISOString() });
     await local.phase("pausing", "Running");
     const request = { sandboxName: "pausing" };

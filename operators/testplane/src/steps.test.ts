@@ -370,7 +370,7 @@ describe("the failure bundle", () => {
   });
 });
 
-describe("objects outside of the test's namespace", () => {
+describe("objects outside the test's namespace", () => {
   const far = { ...configMap("far"), metadata: { name: "far", namespace: "kube-public" } };
   const everything = { apiGroups: ["*"], resources: ["*"], verbs: ["*"] };
 

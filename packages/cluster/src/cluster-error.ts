@@ -7,7 +7,7 @@
  * - `InvalidResponse`: the API server's response lacks a required field.
  * - `NotEmpty`: objects of a namespace remain.
  * - `OutsideDirectory`: a path is outside the directory that the component owns.
- * - `Timeout`: a peer did not answer in time.
+ * - `Timeout`: a peer did not respond in time.
  */
 export type ClusterErrorCode =
   | "AddressesExhausted"

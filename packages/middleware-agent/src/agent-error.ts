@@ -1,4 +1,4 @@
-/** Why an agent could not start or drive its program, or read or load a snapshot. `LogMissing`: log that was not archived does not exist any more. */
+/** Why an agent could not start or drive its program, or read or load a snapshot. `LogMissing`: log that was not archived no longer exists. */
 export type AgentErrorCode = "InvalidConfig" | "PortInUse" | "ProgramExited" | "SnapshotFailed" | "LogMissing";
 
 /** An error of an agent. The message names the file, address or program. */

@@ -507,7 +507,7 @@ export const SetLogArchiveResponseSchema: GenMessage<SetLogArchiveResponse> = /*
  */
 export type ReadLogRequest = Message<"agent2.v1.ReadLogRequest"> & {
   /**
-   * If the next file does not exist any more: the oldest one that does. Otherwise that is an error with the status OUT_OF_RANGE.
+   * If the next file no longer exists: the oldest one that does. Otherwise that is an error with the status OUT_OF_RANGE.
    *
    * @generated from field: bool skip_missing = 1;
    */
@@ -1073,7 +1073,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
   /**
    * primary or replica; unassigned: it never had a role; recovering: it had a role and was restarted. Unassigned and recovering
    * programs accept neither clients nor replicas until a role is assigned. stopped while it terminates; in a watch also unknown:
-   * the program does not answer.
+   * the program does not respond.
    *
    * @generated from field: string role = 1;
    */
@@ -1214,7 +1214,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
   primaryIsDown: boolean;
 
   /**
-   * On a takeover: how many replicas the primary had, those that do not answer included. A program that knows how many of them confirm a
+   * On a takeover: how many replicas the primary had, those that do not respond included. A program that knows how many of them confirm a
    * write refuses while a write that was acknowledged may be on the missing ones only. 0: take over with the data that there is.
    *
    * @generated from field: uint32 replicas = 16;
@@ -1276,7 +1276,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
   currentRole: string;
 
   /**
-   * The primary does not answer and could not be fenced: its Pod must be terminated before a replica can take over.
+   * The primary does not respond and could not be fenced: its Pod must be terminated before a replica can take over.
    *
    * @generated from field: bool must_terminate = 10;
    */

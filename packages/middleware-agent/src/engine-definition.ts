@@ -32,7 +32,7 @@ export interface EngineOptions {
 
 /** What an agent knows about its Group. */
 export interface AgentView {
-  /** Address of the primary; the last known one if there is none at present. */
+  /** Address of the primary; the last known one if there is none currently. */
   primaryHost(): Promise<string | undefined>;
   /** Addresses of the Pods that vote, by Pod name. Empty without a quorum. */
   members(): Readonly<Record<string, string>>;

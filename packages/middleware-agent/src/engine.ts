@@ -21,7 +21,7 @@ export interface EngineRole {
 /** Result of a request to a program. */
 export type Outcome =
   | { readonly ok: true }
-  /** `mustTerminate`: the primary does not answer and must be terminated before another server can take over. */
+  /** `mustTerminate`: the primary does not respond and must be terminated before another server can take over. */
   | { readonly ok: false; readonly error: string; readonly mustTerminate?: boolean };
 
 /** Result of a change of parameters. */
@@ -36,7 +36,7 @@ export interface FailoverOrder {
   /** Whether the previous primary has been terminated. */
   readonly isPrimaryDown?: boolean;
   /**
-   * On a takeover: how many replicas the primary had, this one and those that do not answer included. An engine that knows how many of them
+   * On a takeover: how many replicas the primary had, this one and those that do not respond included. An engine that knows how many of them
    * confirm a write refuses while an acknowledged write may be on the missing ones only. Undefined: take over with the available data.
    */
   readonly replicas?: number;
@@ -62,7 +62,7 @@ export interface StopOptions {
 }
 
 /**
- * Drives one kind of middleware. All methods are idempotent. They reject if the program does not answer, so that the outcome is
+ * Drives one kind of middleware. All methods are idempotent. They reject if the program does not respond, so that the outcome is
  * not known.
  */
 export interface Engine {
@@ -109,7 +109,7 @@ export interface FencedEngine extends Engine {
   isFenced(): Promise<boolean>;
   /**
    * Makes the program a primary that accepts writes. `elected`: by the agents of the other Pods, whose addresses these are. Rejects, and is
-   * repeated, while an acknowledged write may be on Pods that do not answer.
+   * repeated, while an acknowledged write may be on Pods that do not respond.
    */
   promote(epoch: number, elected?: readonly string[]): Promise<void>;
   /** Whether no program is listening at the address of another Pod. False if that is not known. */

@@ -28,7 +28,7 @@ export class RoleFeed {
     return this.#subscribers.size > 0;
   }
 
-  /** Queries the program now and notifies subscribers of a change. Rejects if the program does not answer. */
+  /** Queries the program now and notifies subscribers of a change. Rejects if the program does not respond. */
   async refresh(): Promise<EngineRole> {
     try {
       const role = await this.#engine.role();

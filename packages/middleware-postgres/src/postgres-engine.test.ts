@@ -32,7 +32,7 @@ it("does not take over if a role of the same epoch is assigned while it waits fo
       return { ok: true, epoch: 2 };
     },
   });
-  await expect(takeOver).rejects.toThrow("another role was assigned meanwhile");
+  await expect(takeOver).rejects.toThrow("another role was assigned in the meantime");
   expect(initialize).not.toHaveBeenCalled();
   isRunning.mockReturnValue(false);
   expect(await engine.role()).toMatchObject({ role: "replica", info: { primaryHost: "10.0.0.3", epoch: "2" } });

@@ -178,7 +178,7 @@ export class PostgresEngine implements MiddlewareEngine {
   }
 
   async isFenced(): Promise<boolean> {
-    // A primary keeps its lease while its data is replaced. If the lease is lost meanwhile, the guard ends the server.
+    // A primary keeps its lease while its data is replaced. If the lease is lost in the meantime, the guard ends the server.
     if (this.#replacement.isOnTime) return false;
     return !this.#server.isRunning || (await readState(this.#server.connection)).isStandby;
   }
@@ -230,7 +230,7 @@ export class PostgresEngine implements MiddlewareEngine {
       .catch((error: unknown) => this.#options.log.warn({ err: error }, "could not lower settings"));
   }
 
-  /** With `expected`, rejects if another role was assigned meanwhile. */
+  /** With `expected`, rejects if another role was assigned in the meantime. */
   async #becomePrimary(assignment: Assignment, expected?: Assignment): Promise<void> {
     const server = this.#server;
     if (server.isIncomplete) throw new AgentError("ProgramExited", "the data is incomplete: its rewind was interrupted");

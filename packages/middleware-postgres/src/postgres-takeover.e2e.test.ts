@@ -105,7 +105,7 @@ describe("a takeover", { timeout: 300_000 }, () => {
     }
   });
 
-  it("does not wait for a replica that does not answer", async () => {
+  it("does not wait for a replica that does not respond", async () => {
     const pods = await startGroup();
     const [primary, chosen, other] = pods;
     try {

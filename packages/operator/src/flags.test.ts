@@ -80,7 +80,9 @@ describe("flags", () => {
       ["A", "b=c"],
       ["B", ""],
     ]);
-    expect(() => env.read({ env: ["=b"] })).toThrow(new UsageError('--env: invalid value "=b": must have the form NAME=VALUE'));
+    expect(() => env.read({ env: ["=b"] })).toThrow(
+      new UsageError('--env: invalid value "=b": must be of the form NAME=VALUE'),
+    );
   });
 });
 

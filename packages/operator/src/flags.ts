@@ -143,7 +143,7 @@ export function pairsFlag(
     read: (flags) =>
       list.read(flags).map((pair) => {
         const equals = pair.indexOf("=");
-        if (equals < 1) return invalid(options, pair, `must have the form ${options.value}`);
+        if (equals < 1) return invalid(options, pair, `must be of the form ${options.value}`);
         return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
       }),
   };

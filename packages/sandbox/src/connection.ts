@@ -68,7 +68,7 @@ async function createTransport(options: ConnectionOptions): Promise<Transport> {
   const address = options.endpoint ?? env.KEELSON_SANDBOX_ENDPOINT ?? "127.0.0.1:9090";
   const baseUrl = /^https?:/.test(address) ? address : `http://${address}`;
   if (!URL.canParse(baseUrl))
-    throw new SandboxError("InvalidArgument", `endpoint: ${address} must have the form 127.0.0.1:9090`);
+    throw new SandboxError("InvalidArgument", `endpoint: ${address} must be of the form 127.0.0.1:9090`);
   const { token, ...certificate } = await findCredentials(options, baseUrl.startsWith("https:"));
   const authorize: Interceptor = (next) => async (request) => {
     const current = await token();

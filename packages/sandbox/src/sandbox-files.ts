@@ -61,7 +61,7 @@ export class SandboxFiles {
     return new TextDecoder().decode(await this.read(path, options));
   }
 
-  /** Reads a file part by part. Rejects if it is replaced meanwhile. */
+  /** Reads a file part by part. Rejects if it is replaced in the meantime. */
   async *stream(path: string, { signal }: CallOptions = {}): AsyncGenerator<Uint8Array> {
     const read = () => this.#connection.files.read({ ...this.#key, path }, { ...(signal && { signal }) });
     for await (const { data } of callStream(signal, read)) yield data;

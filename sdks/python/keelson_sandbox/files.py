@@ -100,7 +100,7 @@ class SandboxFiles:
         return self.read(path, max_bytes).decode()
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """Reads a file part by part. Raises if it is replaced meanwhile."""
+        """Reads a file part by part. Raises if it is replaced in the meantime."""
         for message in self._files.read(self._at(path)):  # type: ignore[arg-type]
             yield base64.b64decode(message.get("data", ""))
 

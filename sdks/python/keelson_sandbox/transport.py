@@ -36,7 +36,7 @@ class HttpTransport:
         """`token` is a text, or a function that returns the one of the next call; None with a client certificate in `tls`."""
         url = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise SandboxError("InvalidArgument", f"endpoint: {endpoint} must have the form 127.0.0.1:9090")
+            raise SandboxError("InvalidArgument", f"endpoint: {endpoint} must be of the form 127.0.0.1:9090")
         self._is_secure = url.scheme == "https"
         self._host = url.hostname
         self._port = url.port
@@ -176,7 +176,7 @@ def _read(response: http.client.HTTPResponse, size: Optional[int] = None) -> byt
 
 def _lost(error: Exception) -> SandboxError:
     if isinstance(error, socket.timeout):
-        return SandboxError("TimedOut", "the server did not answer in time")
+        return SandboxError("TimedOut", "the server did not respond in time")
     return SandboxError("Unavailable", f"lost the connection to the server: {error}")
 
 
@@ -191,5 +191,5 @@ def _json(data: bytes) -> dict:
 def _error(error: Mapping[str, str], metadata: Mapping[str, str], status: int = 200) -> SandboxError:
     retry = metadata.get(_RETRY_HEADER) or metadata.get(f"trailer-{_RETRY_HEADER}")
     code = CODES.get(error.get("code", ""), "Internal")
-    message = error.get("message") or f"the server answered with status {status}"
+    message = error.get("message") or f"the server responded with status {status}"
     return SandboxError(code, message, None if retry is None else int(retry) / 1000)

@@ -18,7 +18,7 @@ _DEADLINE = 90.0
 class VolumeInfo:
     """What the server says about a volume. `created_at` is in seconds since the epoch; `message` says why it is not ready.
 
-    `current_size` is the present size, smaller than `size` while the volume grows; empty until it is created.
+    `current_size` is the current size, smaller than `size` while the volume grows; empty until it is created.
     """
 
     name: str

@@ -37,7 +37,7 @@ export const commandEntries: readonly CommandEntry[] = [
   },
   {
     name: "doctor",
-    description: "check which programs and kernel features this machine has, and what needs them",
+    description: "check this machine for the programs and kernel features that Keelson uses",
     load: async () => (await import("./local/doctor.ts")).defineDoctorCommand,
   },
   {

@@ -25,7 +25,7 @@ export const defineStatusCommand: DefineCommand = (command, setExitCode) => {
   addConnectionFlags(command);
   command.argument(
     "[WORKLOAD]",
-    "one workload with what it owns and its events: KIND/NAME or KIND/NAMESPACE/NAME, such as app/cache",
+    "show one workload, the objects it owns and its events: KIND/NAME or KIND/NAMESPACE/NAME, such as app/cache",
   );
   command.action(async (workload: string | undefined) => setExitCode(await status(flagValues(command), workload)));
 };

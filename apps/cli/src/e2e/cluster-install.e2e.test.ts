@@ -17,7 +17,7 @@ import { temporaryFolder } from "../testing/temporary-folder.ts";
  */
 const root = fileURLToPath(new URL("../../../..", import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, "apps/cli/package.json"), "utf8")) as { version: string };
-/** Robots run outside of the cluster. */
+/** Robots run outside the cluster. */
 const imageNames = ["keelson", "sandbox-agent", "middleware-agent", "mpi-worker"];
 const busybox = "example.org/busybox:1";
 const redis = "docker.io/library/redis:7.0";

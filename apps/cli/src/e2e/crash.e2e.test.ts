@@ -105,7 +105,7 @@ const isReady = ({ status }: PodObject): boolean =>
   status?.conditions?.some((each) => each.type === "Ready" && each.status === "True") === true;
 const mainOf = ({ status }: PodObject) => status?.containerStatuses?.[0];
 
-test("after kill -9 with 20 Pods, adopts all of them, restarts none, and knows the exit codes of those that ended meanwhile", {
+test("after kill -9 with 20 Pods, adopts all of them, restarts none, and knows the exit codes of those that ended in the meantime", {
   timeout: 240_000,
 }, async () => {
   using folder = temporaryFolder();

@@ -30,7 +30,7 @@ test("up --detach returns when everything is ready, status shows it, and down st
     expect(JSON.parse(status.output)).toMatchObject({
       components: expect.arrayContaining([
         { name: "apiserver", state: "ready", detail: expect.stringMatching(/^https:/) },
-        { name: "mpi", state: "not installed", detail: "not among --only of keelson up" },
+        { name: "mpi", state: "not installed", detail: "not selected by --only of keelson up" },
       ]),
     });
     const { output: path } = await keelson("kubeconfig", "--path", ...at);

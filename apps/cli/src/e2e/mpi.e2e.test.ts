@@ -60,7 +60,7 @@ const moments: Readonly<Record<string, { reach: (client: Client) => Promise<unkn
     reach: (client) => watched(client, RhinoJob, "pi", (each) => each?.status?.startTime !== undefined),
   },
   "while its ranks run": { reach: isRunning },
-  "and it ends meanwhile": { reach: isRunning, endsMeanwhile: true },
+  "and it ends in the meantime": { reach: isRunning, endsMeanwhile: true },
 };
 
 test.for(Object.keys(moments))(

@@ -42,7 +42,7 @@ export const dryRunFlag = switchFlag({ name: "dry-run", description: "change not
 /** `--timeout`. */
 export const timeoutFlag = durationFlag({
   name: "timeout",
-  description: "how long to wait until it is done; 0s does not wait",
+  description: "how long to wait for completion; 0s does not wait",
   default: "5m",
 });
 

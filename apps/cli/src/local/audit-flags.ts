@@ -31,7 +31,7 @@ export const auditFlags: readonly FlagDefinition[] = [
     value: "FILE",
     description: "audit policy (audit.k8s.io/v1) that decides which API requests are recorded, and how much of them",
   },
-  { name: "audit-log-path", value: "FILE", description: "file that audit events are appended to as lines of JSON" },
+  { name: "audit-log-path", value: "FILE", description: "file to append audit events to, as JSON lines" },
   maxSizeFlag,
   maxBackupFlag,
   maxAgeFlag,

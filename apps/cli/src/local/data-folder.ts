@@ -19,7 +19,7 @@ export async function createDataFolder(path: string): Promise<void> {
     await chmod(path, 0o711);
   } catch (error) {
     throw new DataFolderError(
-      `--data-dir: ${path} cannot be created: ${error instanceof Error ? error.message : String(error)}; choose a writable folder`,
+      `--data-dir: ${path} cannot be created: ${error instanceof Error ? error.message : String(error)}; choose a writable directory`,
       { cause: error },
     );
   }

@@ -5,13 +5,13 @@ const hard = textFlag({
   name: "eviction-hard",
   value: "THRESHOLDS",
   description:
-    "free space on the disk below which the node rejects new Pods and evicts others, as the kubelet's flag: nodefs.available<5%,nodefs.inodesFree<5% (default: 10% but at most 1Gi, and 5% but at most 100000)",
+    "free disk space below which the node rejects new Pods and evicts running ones, in the kubelet's syntax: nodefs.available<5%,nodefs.inodesFree<5% (default: 10% but at most 1Gi, and 5% but at most 100000)",
 });
 
 const transition = durationFlag({
   name: "eviction-pressure-transition-period",
   value: "DURATION",
-  description: "how long the space must be sufficient until the node accepts new Pods again",
+  description: "how long the disk must have enough free space before the node accepts new Pods again",
   default: "5m",
 });
 

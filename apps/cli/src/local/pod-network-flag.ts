@@ -11,7 +11,7 @@ export const podNetworkFlag = choiceFlag({
   choices: ["loopback", "namespaces"],
   description:
     "network of Pods: loopback (an address each on the machine's network) or namespaces (a network namespace each; " +
-    "requires root, ip, nft and --pod-runtime bubblewrap); a data directory keeps its network",
+    "requires root, ip, nft and --pod-runtime bubblewrap); fixed once the data directory exists",
   default: "loopback",
 });
 

@@ -6,7 +6,7 @@ export const podRuntimeFlag = choiceFlag({
   value: "RUNTIME",
   choices: ["process", "bubblewrap", "containerd"],
   description:
-    "runtime of Pods without a runtimeClassName: process, bubblewrap or containerd; process applies only to users with verb use on runtimeclasses",
+    "runtime of Pods without a runtimeClassName: process, bubblewrap or containerd; process applies only to users with the verb use on runtimeclasses",
   default: "process",
 });
 

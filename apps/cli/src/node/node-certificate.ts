@@ -127,7 +127,7 @@ async function approve(csr: Csr, { client, clock, signal }: NodeCertificateOptio
     await client.update(CertificateSigningRequest, approved, { subresource: "approval", signal });
     return true;
   } catch (error) {
-    // A conflict means that someone else has decided meanwhile.
+    // A conflict means that someone else has decided in the meantime.
     if (isStatusError(error, "Conflict")) return true;
     if (isStatusError(error, "Forbidden")) return false;
     throw error;

@@ -15,7 +15,7 @@ export const podCidrFlag = textFlag({
   name: "pod-cidr",
   value: "CIDR",
   description:
-    "IPv4 block whose addresses Pods get, one each, so that they can listen on the same port, such as 10.244.1.0/24; requires root (default: Pods share the address of this machine)",
+    "IPv4 block from which each Pod gets its own address, so that Pods can listen on the same port, such as 10.244.1.0/24; requires root (default: Pods share the address of this machine)",
 });
 
 /** The block of `--pod-cidr`. **Errors**: `UsageError`. */

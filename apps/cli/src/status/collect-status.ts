@@ -99,7 +99,7 @@ async function localStatuses(
   const metrics = endpoints?.["metrics"];
   const problem = metrics === undefined ? undefined : await probe(`${metrics}/readyz?verbose`);
   return operators.map(({ name }) => {
-    if (!running.includes(name)) return { name, state: "not installed", detail: "not among --only of keelson up" };
+    if (!running.includes(name)) return { name, state: "not installed", detail: "not selected by --only of keelson up" };
     const descriptions = components.filter((component) => component.name === name).map(({ description }) => description);
     return { name, state: problem === undefined ? "ready" : "not ready", detail: problem ?? descriptions.join("; ") };
   });

@@ -137,7 +137,7 @@ const status = Type.Object(
           pod: Type.String({ description: "Name of the Pod." }),
           uid: Type.String({ description: "UID of the Pod to terminate." }),
         },
-        { description: "A Pod that does not answer and must be terminated before another one becomes the primary." },
+        { description: "A Pod that does not respond and must be terminated before another one becomes the primary." },
       ),
     ),
     restarting: Type.Optional(

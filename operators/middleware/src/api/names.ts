@@ -36,7 +36,7 @@ export const annotations = {
   restartControl: "middleware.io/restart-control",
   /**
    * On Groups, set by users: the epoch of `status.failover`. That failover promotes a replica although writes that were acknowledged may be
-   * on Pods that do not answer, and loses them.
+   * on Pods that do not respond, and loses them.
    */
   acceptDataLoss: "middleware.io/accept-data-loss",
   /** On Apps created by a Restore: the UID of the Restore. */

@@ -103,7 +103,7 @@ describe.each([
     expect(await files()).toEqual(["a/10/data"]);
   });
 
-  it("rejects paths outside of it, and paths with more than one spelling", async () => {
+  it("rejects paths outside it, and paths with more than one spelling", async () => {
     const { store, files } = await using<Harness>(create);
     for (const path of ["../x", "/etc/x", "a/../../x", "a/../b", "a/./b", "a//b", ".", ""]) {
       await expect(store.write(path, bytesOf("x")), path).rejects.toMatchObject({ code: "Storage" });

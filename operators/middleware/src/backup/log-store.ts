@@ -55,8 +55,7 @@ export class LogStore {
    * **Errors**: a {@link BackupError} with code `Damaged` if it has not; nothing is overwritten.
    */
   async put(name: string, data: Uint8Array): Promise<void> {
-    if (!fileName.test(name))
-      throw new BackupError("Storage", `the name ${JSON.stringify(name)} of a file of the log is not valid`);
+    if (!fileName.test(name)) throw new BackupError("Storage", `the name ${JSON.stringify(name)} of a log file is not valid`);
     if (this.#files.has(name)) {
       // Stored again: the writer may have died before the file was durable.
       if (Buffer.compare(await this.#contentOf(name), data) === 0)

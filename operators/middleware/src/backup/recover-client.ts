@@ -43,7 +43,7 @@ export async function recoverSnapshot(
       const { success, error, keys, expiringKeys } = result;
       return success ? { ok: true, keys: Number(keys), expiringKeys: Number(expiringKeys) } : { ok: false, error };
     }
-    throw new BackupError("Storage", "the recovery ended without a result");
+    throw new BackupError("Storage", "the recovery exited without a result");
   } catch (error) {
     throw failure ?? error;
   } finally {

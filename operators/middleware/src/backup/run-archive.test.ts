@@ -36,7 +36,7 @@ class Agent {
     const at = this.confirmed + 1;
     if (at > this.#length) return new Promise<never>(() => undefined);
     if (!this.#isLost(at)) return Promise.resolve(fileOf(at));
-    if (!skipMissing) return Promise.reject(new BackupError("Damaged", `file-${at} does not exist any more`));
+    if (!skipMissing) return Promise.reject(new BackupError("Damaged", `file-${at} no longer exists`));
     return Promise.resolve(fileOf(at + 1));
   }
 }

@@ -47,7 +47,7 @@ async function archive(
 ): Promise<void> {
   const store = await openStore();
   const deleted = keepFrom === undefined ? 0 : await store.deleteBefore(keepFrom);
-  if (deleted > 0) onMessage(`deleted ${deleted} files of the log that no backup needs`);
+  if (deleted > 0) onMessage(`deleted ${deleted} log files that no backup needs`);
   for (;;) {
     const { file, missing } = await nextFile(client, signal);
     if (missing !== undefined) onMessage(missing);
@@ -60,7 +60,7 @@ async function archive(
   }
 }
 
-/** The next file. Log that does not exist any more is skipped: what follows would be lost too. The agent reports that. */
+/** The next file. Log that no longer exists is skipped: what follows would be lost too. The agent reports that. */
 async function nextFile(client: SnapshotClient, signal: AbortSignal) {
   try {
     return { file: await client.readLog(false, signal), missing: undefined };

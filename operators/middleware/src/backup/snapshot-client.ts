@@ -13,7 +13,7 @@ export interface SnapshotClient {
   load(sizeBytes: number, data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome>;
   /** Loads a snapshot, and applies log to it. */
   recover(request: RecoverRequest): Promise<SnapshotOutcome>;
-  /** Waits for the next file of the log. Rejects with code `Damaged` if it does not exist any more, unless that is skipped. */
+  /** Waits for the next file of the log. Rejects with code `Damaged` if it no longer exists, unless that is skipped. */
   readLog(skipMissing: boolean, signal: AbortSignal): Promise<LogFile>;
   /** Confirms that a file and all before it are stored durably. `missing`: the file before which log was skipped. */
   confirmLog(cursor: string, missing?: string): Promise<void>;
@@ -58,7 +58,7 @@ async function readLog(tools: Tools, options: CallOptions, skipMissing: boolean)
   const first = await chunks.next().catch((error: unknown) => {
     throw converted(error);
   });
-  if (first.done === true) throw new BackupError("Storage", "the agent sent no file of the log");
+  if (first.done === true) throw new BackupError("Storage", "the agent sent no log file");
   const { name, cursor } = first.value;
   const data = (async function* () {
     try {

@@ -10,7 +10,7 @@ import { keyOf, namespaceFlag } from "./app-flags.ts";
 import { withErrors } from "./with-errors.ts";
 import { waitForEnd } from "./wait-for-end.ts";
 
-const detachFlag = { name: "detach", description: "print the name and do not wait for the end" };
+const detachFlag = { name: "detach", description: "print the name and return without waiting" };
 
 /** `keelson app backup | backups | restore`. */
 export const backupCommands: readonly CommandDefinition[] = [
@@ -25,7 +25,7 @@ export const backupCommands: readonly CommandDefinition[] = [
       { name: "claim", value: "CLAIM", description: "PersistentVolumeClaim to store the data in" },
       { name: "s3", value: "URL", description: "bucket to store the data in: https://HOST/BUCKET[/PREFIX]" },
       { name: "s3-credentials", value: "SECRET", description: "Secret with accessKeyId and secretAccessKey, for --s3" },
-      { name: "key-secret", value: "SECRET", description: "Secret whose value key encrypts the data" },
+      { name: "key-secret", value: "SECRET", description: "Secret whose key `key` encrypts the data" },
       { name: "verify", description: "restore the backup into a scratch App and compare it" },
       { name: "delete-data", description: "delete the data together with the Backup; default: retain it" },
       detachFlag,
@@ -49,8 +49,8 @@ export const backupCommands: readonly CommandDefinition[] = [
       { name: "from", value: "BACKUP", description: "Backup to restore", required: true },
       { name: "latest", description: "recover to the end of the archived log" },
       { name: "to-time", value: "TIME", description: "recover to a time in RFC 3339, with archived log" },
-      { name: "to-position", value: "POSITION", description: "recover to a position of the program, such as an LSN" },
-      { name: "overwrite", description: "replace all data of an App that exists" },
+      { name: "to-position", value: "POSITION", description: "recover to a log position, such as an LSN" },
+      { name: "overwrite", description: "replace all data of an existing App" },
       { name: "verify", description: "restore into a scratch App, compare it, and delete it; without NAME" },
       detachFlag,
     ],

@@ -11,7 +11,7 @@ import { withErrors } from "./with-errors.ts";
 /** `keelson app certificates show | rotate`. */
 export const certificatesCommand: CommandDefinition = {
   name: "certificates",
-  description: "show the certificates of an App with TLS, or rotate them without a restart",
+  description: "show the TLS certificates of an App, or rotate them without a restart",
   args: ["show|rotate", "APP"],
   flags: [
     namespaceFlag,

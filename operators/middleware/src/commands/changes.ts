@@ -49,21 +49,21 @@ export const changeCommands: readonly CommandDefinition[] = [
   },
   {
     name: "pause",
-    description: "hold the changes of an App: start no tasks, and stop running ones before their next disruption",
+    description: "hold changes of an App: start no tasks, and stop running ones before their next disruption",
     args: ["NAME"],
     flags: [namespaceFlag, outputFlag],
     run: (context) => withErrors(context, (each) => holdChanges(each, true)),
   },
   {
     name: "resume",
-    description: "continue the changes of a paused App",
+    description: "resume changes of a paused App",
     args: ["NAME"],
     flags: [namespaceFlag, outputFlag],
     run: (context) => withErrors(context, (each) => holdChanges(each, false)),
   },
   {
     name: "approve",
-    description: "start the plan of an App that waits for approval; with a plan id, only that plan",
+    description: "approve the waiting plan of an App; with a plan id, only that plan",
     args: ["NAME", "[PLAN]"],
     flags: [namespaceFlag, outputFlag],
     run: (context) => withErrors(context, approvePlan),
@@ -77,7 +77,7 @@ export const changeCommands: readonly CommandDefinition[] = [
   },
   {
     name: "connect",
-    description: "show the addresses of an App and where its password is",
+    description: "show the addresses of an App and where to find its password",
     args: ["NAME"],
     flags: [namespaceFlag, outputFlag, { name: "show-password", description: "print the password" }],
     run: (context) => withErrors(context, showConnection),
@@ -89,7 +89,7 @@ export const changeCommands: readonly CommandDefinition[] = [
     flags: [
       namespaceFlag,
       outputFlag,
-      { name: "to", value: "POD", description: "Pod that becomes the primary; default: a replica in sync" },
+      { name: "to", value: "POD", description: "Pod that becomes the primary; default: an in-sync replica" },
     ],
     run: (context) => withErrors(context, requestSwitchover),
   },
@@ -102,7 +102,7 @@ export const changeCommands: readonly CommandDefinition[] = [
   },
   {
     name: "rebuild",
-    description: "discard the data of a replica, copy that of the primary, and wait for completion",
+    description: "discard a replica's data, copy the primary's, and wait for completion",
     args: ["NAME", "POD"],
     flags: [namespaceFlag, outputFlag],
     run: (context) => withErrors(context, requestRebuild),

@@ -22,7 +22,8 @@ import { withErrors } from "./with-errors.ts";
 
 const timeoutFlag = durationFlag({
   name: "timeout",
-  description: "create, rotate, delete: fail if the Pods have not accepted the change within this time; it takes effect later",
+  description:
+    "create, rotate, delete: fail if the Pods do not accept the change within this time; it still takes effect later",
   default: "2m",
   bareUnit: "s",
 });

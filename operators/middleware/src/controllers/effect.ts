@@ -29,7 +29,7 @@ export type Call =
       readonly token: string;
       /** The Pod of the previous primary has been terminated. */
       readonly isPrimaryDown?: boolean;
-      /** Replicas of the previous primary, those that do not answer included. Missing: the available data is enough. */
+      /** Replicas of the previous primary, those that do not respond included. Missing: the available data is enough. */
       readonly replicas?: number;
     }
   | {

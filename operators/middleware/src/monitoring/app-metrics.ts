@@ -22,7 +22,7 @@ export interface MonitoredApp {
   readonly groups: readonly DeepReadonly<Group>[];
   readonly backups: readonly DeepReadonly<Backup>[];
   readonly backupSchedules: readonly DeepReadonly<BackupSchedule>[];
-  /** Figures by Pod. Pods whose agents did not answer are missing. Undefined if the agents could not be asked. */
+  /** Figures by Pod. Pods whose agents did not respond are missing. Undefined if the agents could not be asked. */
   readonly pods: ReadonlyMap<string, PodFigures> | undefined;
 }
 
@@ -124,7 +124,7 @@ const definitions: Readonly<Record<string, Definition>> = {
     read: eachGroup(({ status }) => status?.disruptions?.failovers ?? 0),
   },
   keelson_middleware_last_backup_timestamp_seconds: {
-    help: "When the newest Backup of the App was completed, since the epoch",
+    help: "When the newest Backup of the App completed, since the epoch",
     type: "gauge",
     read: ({ backups }) => {
       const times = backups.flatMap(({ status }) =>
@@ -144,12 +144,12 @@ const definitions: Readonly<Record<string, Definition>> = {
     },
   },
   keelson_middleware_log_backlog_files: {
-    help: "Complete files of the log that have not been archived",
+    help: "Complete log files that have not been archived",
     type: "gauge",
     read: eachLog(({ backlog }) => backlog),
   },
   keelson_middleware_log_archived_timestamp_seconds: {
-    help: "When a file of the log was archived last, since the epoch",
+    help: "When a log file was last archived, since the epoch",
     type: "gauge",
     read: eachLog(({ archivedAt }) => {
       const time = parseTime(archivedAt ?? "");

@@ -103,7 +103,7 @@ export const appAlerts: readonly AlertRule[] = [
     expr: 'keelson_middleware_pod_up == 0 unless on (namespace, app) keelson_middleware_app_info{phase=~"Stopped|Deleting"}',
     for: "2m",
     severity: "warning",
-    summary: "Pod {{ $labels.namespace }}/{{ $labels.pod }} does not answer",
+    summary: "Pod {{ $labels.namespace }}/{{ $labels.pod }} does not respond",
   },
   {
     alert: "MiddlewareNoPrimary",

@@ -31,10 +31,10 @@ export class ProgramMetricsReader {
     this.#clock = clock;
   }
 
-  /** Asks all Pods at the same time. Those that do not answer in time are left out. */
+  /** Asks all Pods at the same time. Those that do not respond in time are left out. */
   async read(pods: readonly MonitoredPod[]): Promise<readonly MetricFamily[]> {
     const readings = await Promise.all(pods.map((pod) => this.#readingOf(pod)));
-    // Readings of Pods that are not monitored any more are dropped, and those that no later scrape uses are not kept.
+    // Readings of Pods that are no longer monitored are dropped, and those that no later scrape uses are not kept.
     this.#readings = new Map(
       readings.flatMap((reading, index) =>
         reading === undefined || pods[index]?.intervalMs === 0 ? [] : [[keyOf(reading.report.pod), reading] as const],

@@ -78,7 +78,7 @@ describe("metrics of programs", () => {
     expect(merged?.samples).toHaveLength(2);
   });
 
-  it("are read once per interval, again from a Pod with another address, and not kept if the Pod does not answer", async () => {
+  it("are read once per interval, again from a Pod with another address, and not kept if the Pod does not respond", async () => {
     const clock = createVirtualClock();
     let reads = 0;
     let isAnswering = true;

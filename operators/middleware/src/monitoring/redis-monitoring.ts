@@ -94,7 +94,7 @@ export const redisAlerts: readonly AlertRule[] = [
     expr: `redis_up == 0 ${unlessStopped}`,
     for: "2m",
     severity: "critical",
-    summary: `The server of Pod ${pod} does not answer`,
+    summary: `The server of Pod ${pod} does not respond`,
   },
   {
     alert: "RedisMemoryNearlyFull",

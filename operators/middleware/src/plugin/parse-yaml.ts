@@ -55,7 +55,7 @@ function* checkTokens(text: string, budget: TokenBudget | undefined): Steps<void
   let depth = 0;
   let count = 0;
   for (const token of new Lexer().lex(text)) {
-    if (budget?.token() === false) throw new Error("the plugin takes too long to check: use shorter texts");
+    if (budget?.token() === false) throw new Error("the plugin takes too long to check: use shorter strings");
     if (token === "[" || token === "{") depth += 1;
     else if (token === "]" || token === "}") depth -= 1;
     if (depth > maxFlowDepth) throw new Error(`must be nested at most ${maxFlowDepth} levels deep`);

@@ -73,7 +73,7 @@ class TemplateParser {
       case "break":
       case "continue":
         tokens.next();
-        if (this.#loops === 0) tokens.fail(first.at, `{{${first.text}}} outside of a range`);
+        if (this.#loops === 0) tokens.fail(first.at, `{{${first.text}}} outside a range`);
         tokens.close();
         return { kind: first.text as "break" | "continue", at: first.at };
       case "define":

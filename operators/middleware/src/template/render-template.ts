@@ -55,7 +55,7 @@ export function renderTemplate(template: Template, data: unknown, options: Rende
  */
 export const sampleValue = 41_113;
 
-const overBudget = "the plugin takes too long to check: use fewer or shorter loops and texts";
+const overBudget = "the plugin takes too long to check: use fewer or shorter loops and strings";
 
 /** The state of one rendering. */
 class Renderer {
@@ -97,7 +97,7 @@ class Renderer {
   #measure(at: Position, value: Value): void {
     if (typeof value !== "object" || value === null) return;
     const size = sizeOf(value, { nodes: limits.convertedNodes, characters: limits.outputBytes });
-    if (size === undefined) this.#fail(at, "a list or a map is too large or too deep for a text", "Limit");
+    if (size === undefined) this.#fail(at, "a list or a map is too large or too deep for a string", "Limit");
     this.#tick(at, size.nodes * elementsPerStep);
     if (this.#budget?.read(size.characters) === false) this.#fail(at, overBudget, "Limit");
   }
@@ -105,7 +105,7 @@ class Renderer {
   #spend(at: Position, ...values: readonly Value[]): void {
     const characters = values.reduce<number>((sum, value) => sum + (typeof value === "string" ? value.length : 0), 0);
     this.#characters += characters;
-    if (this.#characters > limits.characters) this.#fail(at, `more than ${limits.characters} characters of texts`, "Limit");
+    if (this.#characters > limits.characters) this.#fail(at, `more than ${limits.characters} characters of text`, "Limit");
     if (this.#budget?.read(characters) === false) this.#fail(at, overBudget, "Limit");
   }
 

@@ -54,7 +54,7 @@ describe("templates", () => {
     ["{{ .x ", "t:1:3: unterminated action: missing }}"],
     ['{{ "abc }}', "t:1:4: unterminated string"],
     ["{{ $x }}", "t:1:4: variable $x not defined"],
-    ["{{ break }}", "t:1:4: {{break}} outside of a range"],
+    ["{{ break }}", "t:1:4: {{break}} outside a range"],
     ['{{ include "x" . }}', 't:1:4: include: template "x" not found'],
     ['{{ define "x" }}{{ include "x" . }}{{ end }}{{ include "x" . }}', "t:1:20: template calls nested deeper than 64"],
     ['{{ required "name it" .x }}', "t:1:4: name it"],
@@ -74,7 +74,7 @@ describe("templates", () => {
     ["contains a long text often", "until 12", "list $x $x $x $x", "quote $x"],
   ])("rejects a value that %s", (_, count, build, use) => {
     const source = `{{ $x := list "${"x".repeat(100)}" }}{{ range ${count} }}{{ $x = ${build} }}{{ end }}{{ ${use} }}`;
-    expect(failure(source)).toMatch(/^t:1:\d+: a list or a map is too large or too deep for a text$/);
+    expect(failure(source)).toMatch(/^t:1:\d+: a list or a map is too large or too deep for a string$/);
   });
 
   it.each([

@@ -81,7 +81,7 @@ it.each([
 
 it.each([
   [{}, [], 2, "--image must be set"],
-  [{ image: "a b" }, [], 2, "--image a b: must have the form [REGISTRY/]NAME[:TAG]"],
+  [{ image: "a b" }, [], 2, "--image a b: must be of the form [REGISTRY/]NAME[:TAG]"],
   [{ image: "pi", file: "/nonexistent/Makefile" }, [], 1, "/nonexistent/Makefile not found"],
   [{ image: "pi" }, ["nothing"], 1, "make exited with 2"],
   [{ image: "pi" }, ["plain"], 1, "make built no mpi-func in"],

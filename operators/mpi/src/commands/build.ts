@@ -60,7 +60,7 @@ async function build({ args, flags, stdout, signal }: CommandContext): Promise<n
   if (image === undefined)
     throw new UsageError("--image must be set; example: keelson mpi build --image registry.example/pi:1");
   const name = imageName.exec(image)?.[1];
-  if (name === undefined) throw new UsageError(`--image ${image}: must have the form [REGISTRY/]NAME[:TAG]`);
+  if (name === undefined) throw new UsageError(`--image ${image}: must be of the form [REGISTRY/]NAME[:TAG]`);
   const folder = process.cwd();
   const program = await makeProgram({
     ...{ folder, makefile: fileFlag.read(flags), args, program: programFlag.read(flags), signal },

@@ -16,7 +16,7 @@ export const resumeCommand = patchCommand("resume", "queue suspended jobs again,
 });
 
 /** `keelson mpi cancel NAME ...`. */
-export const cancelCommand = patchCommand("cancel", "end queued or running jobs and keep their status", "cancelled", {
+export const cancelCommand = patchCommand("cancel", "cancel queued or running jobs and keep their status", "cancelled", {
   metadata: { annotations: { [cancelAnnotation]: "true" } },
 });
 

@@ -14,7 +14,7 @@ const timeoutFlag = durationFlag({
 /** `keelson mpi wait NAME`. */
 export const waitCommand: CommandDefinition = {
   name: "wait",
-  description: "wait for the end of a job and exit with its status",
+  description: "wait for a job to finish and exit with its status",
   args: ["NAME"],
   flags: [namespaceFlag, timeoutFlag],
   async run({ args, flags, stdout, stderr, clock, signal, client: connect }) {

@@ -49,7 +49,7 @@ export const podVariables = {
   launcher: "KEELSON_MPI_LAUNCHER",
   /** Index of the worker, from 0. Kubernetes sets it in Pods of indexed Jobs. */
   index: "JOB_COMPLETION_INDEX",
-  /** Number of workers outside of the workers' Job, which come before its Pods: 1 if the launcher is a worker, otherwise unset. */
+  /** Number of workers outside the workers' Job, which come before its Pods: 1 if the launcher is a worker, otherwise unset. */
   indexOffset: "KEELSON_MPI_INDEX_OFFSET",
 } as const;
 
@@ -104,7 +104,7 @@ export function workerEnvironment(environment: Environment): WorkerEnvironment {
   const colon = address.lastIndexOf(":");
   const port = Number(address.slice(colon + 1));
   if (colon < 1 || !Number.isInteger(port) || port < 1 || port > 65_535)
-    throw invalid(podVariables.launcher, `${JSON.stringify(address)} must have the form HOST:PORT`);
+    throw invalid(podVariables.launcher, `${JSON.stringify(address)} must be of the form HOST:PORT`);
   const index = variable(environment, podVariables.index);
   if (!/^\d{1,6}$/.test(index)) throw invalid(podVariables.index, `${JSON.stringify(index)} must be a number from 0`);
   return {

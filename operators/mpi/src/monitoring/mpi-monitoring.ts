@@ -39,7 +39,7 @@ export const mpiMonitoring: OperatorMonitoring = {
         ),
     },
     keelson_mpi_last_failure_timestamp_seconds: {
-      help: "Time of the last failure of a job that exists",
+      help: "Time of the last failure of an existing job",
       read: (cache) =>
         maxBy(
           jobsOf(cache).filter(({ status }) => status?.jobStatus === "Failed"),
@@ -48,7 +48,7 @@ export const mpiMonitoring: OperatorMonitoring = {
         ),
     },
     keelson_mpi_failed_attempts: {
-      help: "Failed attempts of the jobs that exist",
+      help: "Failed attempts of existing jobs",
       read: (cache) =>
         countBy(
           jobsOf(cache).flatMap((job) => Array.from({ length: job.status?.failures ?? 0 }, () => job)),

@@ -249,7 +249,7 @@ function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
   return { state: more.length === 0 ? state : { ...state, tasks }, effects: [...effects, ...more] };
 }
 
-/** Whether a run of an attempt waits to be started: it was accepted and not stopped meanwhile. */
+/** Whether a run of an attempt waits to be started: it was accepted and not stopped in the meantime. */
 export function isWaitingToStart(task: HeldTask | undefined, attempt: number, run: number): boolean {
   const isCurrent = task?.programAttempt === attempt && (task.run ?? 0) === run;
   return isCurrent && task.phase === "accepted" && task.lease?.isFenced !== true;

@@ -79,7 +79,7 @@ export class RobotMessages {
     authority.get().then(seal, (error: unknown) => {
       log.warn(
         { robot: robotId, error: String(error) },
-        "could not load the key that signs messages; the message is sent again later",
+        "could not load the key that signs messages; the message will be resent later",
       );
     });
   }

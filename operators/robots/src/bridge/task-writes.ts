@@ -25,7 +25,7 @@ export interface TaskUpdate<T> {
   readonly isWritten: boolean;
 }
 
-/** Reads Tasks at least as new as the bridge's own writes, and writes their status if they have not changed meanwhile. */
+/** Reads Tasks at least as new as the bridge's own writes, and writes their status if they have not changed in the meantime. */
 export class TaskWrites {
   readonly #options: TaskWritesOptions;
   /** Own writes that the cache does not show yet, by uid. */

@@ -77,7 +77,7 @@ describe("the embedded broker", () => {
     await expect(r1.subscribeAsync(topics.dispatch("r2"), { qos: 1 })).rejects.toThrow(/subscribe/i);
   });
 
-  it("disconnects a robot that floods it, and serves the others meanwhile", async () => {
+  it("disconnects a robot that floods it, and serves the others in the meantime", async () => {
     await broker.stop();
     broker = await startBroker({ port: 0, joinToken: "secret", log: silentLogger, clock: createVirtualClock() });
     const [server, flooder, other] = [await bridge(), await robot("r1"), await robot("r2")];

@@ -128,7 +128,7 @@ export class Broker implements AsyncDisposable {
     if (client !== undefined) this.#check(client);
   }
 
-  /** Loads the certificates again, and closes connections of robots whose certificate is not trusted any more. **Errors**: those of `loadTls`. */
+  /** Loads the certificates again, and closes connections of robots whose certificate is no longer trusted. **Errors**: those of `loadTls`. */
   async reloadTls(): Promise<void> {
     await this.#splitter.reload();
     for (const client of this.#connected.values()) this.#check(client);

@@ -51,7 +51,7 @@ const flags = {
   workDir: textFlag({
     name: "work-dir",
     value: "DIR",
-    description: "directory of the tasks' directories (default: $HOME/.k8s4r/tasks)",
+    description: "directory that contains the tasks' directories (default: $HOME/.k8s4r/tasks)",
   }),
   label: pairsFlag({
     name: "label",
@@ -61,7 +61,7 @@ const flags = {
   policy: textFlag({
     name: "policy",
     value: "FILE",
-    description: "file in which the owner of the robot restricts what the server can have it do (YAML or JSON)",
+    description: "file in which the robot's owner restricts what the server may do (YAML or JSON)",
   }),
   stopTasksOnExit: switchFlag({
     name: "stop-tasks-on-exit",

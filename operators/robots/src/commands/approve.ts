@@ -9,7 +9,7 @@ import { namespaceFlag } from "./flags.ts";
 /** `keelson robots approve ROBOT ...`. */
 export const approveCommand = releaseCommand({
   name: "approve",
-  description: "approve robots that wait for it, and release robots that are held because two agents used their key",
+  description: "approve waiting robots, and release robots that are held because two agents used the same key",
   done: "approved",
   specOf(robot) {
     const digest = boundDigest(robot);

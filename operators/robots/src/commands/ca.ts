@@ -22,7 +22,7 @@ import { namespaceFlag } from "./flags.ts";
 
 const forceFlag = switchFlag({
   name: "force",
-  description: "retire: also if robots or join tokens need the old authority; these robots have to join again",
+  description: "retire: proceed even if robots or join tokens need the old authority; these robots must join again",
 });
 
 const fieldManager = "keelson-robots-ca";

@@ -6,7 +6,7 @@ import { namespaceFlag } from "./flags.ts";
 const deadlineFlag = durationFlag({
   name: "deadline",
   value: "SECONDS",
-  description: "how long batch tasks may continue; other tasks move immediately",
+  description: "how long batch tasks may keep running; other tasks move immediately",
   bareUnit: "s",
   minMs: 0,
   maxMs: 30 * 86_400_000,
@@ -16,7 +16,7 @@ const deadlineFlag = durationFlag({
 /** `keelson robots cordon ROBOT ...`. */
 export const cordonCommand: CommandDefinition = {
   name: "cordon",
-  description: "give robots no further tasks; their present tasks continue",
+  description: "assign no new tasks to robots; their current tasks continue",
   args: ["ROBOT", "[ROBOTS...]"],
   flags: [namespaceFlag],
   run: (context) => patchRobots(context, "cordoned", { unschedulable: true }),
@@ -25,7 +25,7 @@ export const cordonCommand: CommandDefinition = {
 /** `keelson robots uncordon ROBOT ...`. */
 export const uncordonCommand: CommandDefinition = {
   name: "uncordon",
-  description: "give cordoned or drained robots tasks again",
+  description: "assign tasks to cordoned or drained robots again",
   args: ["ROBOT", "[ROBOTS...]"],
   flags: [namespaceFlag],
   run: (context) => patchRobots(context, "uncordoned", { unschedulable: null, drain: null }),
@@ -34,7 +34,7 @@ export const uncordonCommand: CommandDefinition = {
 /** `keelson robots drain ROBOT ...`. */
 export const drainCommand: CommandDefinition = {
   name: "drain",
-  description: "cordon robots and move their tasks to other robots; tasks that are pinned stay",
+  description: "cordon robots and move their tasks to other robots; pinned tasks stay",
   args: ["ROBOT", "[ROBOTS...]"],
   flags: [namespaceFlag, deadlineFlag],
   run: (context) => {

@@ -16,7 +16,7 @@ const flags = {
   payload: textFlag({
     name: "payload",
     value: "FILE",
-    description: "file that tasks with dispatchPayload get, of at most 16 KiB",
+    description: "file of at most 16 KiB that tasks with dispatchPayload receive",
   }),
 };
 

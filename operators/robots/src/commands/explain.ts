@@ -14,12 +14,12 @@ import { isWaiting, loadFor, loadOf, priorityOf, usesAmong } from "../placement/
 import { decideTaskPreemption, describePreemption, isPreemptedBy } from "../controllers/moves/preemption-decision.ts";
 import { namespaceFlag } from "./flags.ts";
 
-const robotFlag = switchFlag({ name: "robot", description: "the name is that of a robot, even if a task has it too" });
+const robotFlag = switchFlag({ name: "robot", description: "treat the name as a robot's, even if a task has the same name" });
 
 /** `keelson robots explain TASK` or `ROBOT`. */
 export const explainCommand: CommandDefinition = {
   name: "explain",
-  description: "show the state of a task or a robot, and which robots or waiting tasks fit it and why not",
+  description: "show the state of a task or a robot, and which robots or waiting tasks fit it or why they do not",
   args: ["NAME"],
   flags: [robotFlag, namespaceFlag],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {

@@ -42,7 +42,7 @@ export const rollbackCommand: CommandDefinition = {
 /** `keelson robots promote JOB`. */
 export const promoteCommand: CommandDefinition = {
   name: "promote",
-  description: "promote the canaries of a job: the rollout continues with the other tasks",
+  description: "promote the canaries of a job and continue the rollout with the other tasks",
   args: ["JOB"],
   flags: [namespaceFlag],
   run: (context) =>
@@ -61,7 +61,7 @@ export const promoteCommand: CommandDefinition = {
 };
 
 /** `keelson robots pause JOB`. */
-export const pauseCommand = pauseDefinition("pause", "pause the rollout of a job: no further task is updated", true);
+export const pauseCommand = pauseDefinition("pause", "pause the rollout of a job: no more tasks are updated", true);
 
 /** `keelson robots resume JOB`. */
 export const resumeCommand = pauseDefinition("resume", "resume the rollout of a job", false);
@@ -167,7 +167,7 @@ export function rollbackOperations(job: DeepReadonly<Job>, target: JobRevision) 
   ];
 }
 
-/** The spec of a revision with the counts and the update policies of the present spec. */
+/** The spec of a revision with the counts and the update policies of the current spec. */
 export function restoredSpec({ spec }: DeepReadonly<Job>, target: JobRevision): Job["spec"] {
   const { update: _update, paused: _paused, revisionHistoryLimit: _limit, ...past } = target.spec;
   const { update, paused, revisionHistoryLimit } = spec;

@@ -12,24 +12,28 @@ const flags = {
   failing: countFlag({
     name: "failing",
     value: "N",
-    description: "number of robots, from the first, on which programs with SIMULATE_FAILS=true exit with 1",
+    description: "number of robots, counted from the first, on which programs with SIMULATE_FAILS=true exit with 1",
     default: "0",
   }),
   offline: countFlag({
     name: "offline",
     value: "N",
-    description: "number of robots, from the last, that leave the network after --offline-after",
+    description: "number of robots, counted from the last, that go offline after --offline-after",
     default: "0",
   }),
-  offlineAfter: durationFlag({ name: "offline-after", description: "time after which these robots leave", default: "10s" }),
-  offlineFor: durationFlag({ name: "offline-for", description: "time after which they return (default: never)" }),
-  label: pairsFlag({ name: "label", value: "KEY=VALUE", description: "label of the Robots that this creates" }),
+  offlineAfter: durationFlag({
+    name: "offline-after",
+    description: "time after which these robots go offline",
+    default: "10s",
+  }),
+  offlineFor: durationFlag({ name: "offline-for", description: "time after which they reconnect (default: never)" }),
+  label: pairsFlag({ name: "label", value: "KEY=VALUE", description: "label of the created Robots" }),
 };
 
 /** `keelson robots simulate`. */
 export const simulateCommand: CommandDefinition = {
   name: "simulate",
-  description: "connect simulated robots, which run the agent's real state machine and no programs, to a broker",
+  description: "connect simulated robots to a broker; they run the agent's real state machine but no programs",
   flags: [brokerUrlFlag, tokenFlag, tokenFileFlag, ...Object.values(flags), logLevelFlag],
   usesCluster: false,
   run: simulate,

@@ -5,7 +5,7 @@ import { namespaceFlag } from "./flags.ts";
 /** `keelson robots stop JOB ...`. */
 export const stopCommand: CommandDefinition = {
   name: "stop",
-  description: "delete Jobs and stop their tasks; a robot that is offline stops its tasks when it returns",
+  description: "delete Jobs and stop their tasks; an offline robot stops its tasks when it reconnects",
   args: ["JOB", "[JOBS...]"],
   flags: [namespaceFlag],
   run: (context) => {

@@ -84,7 +84,7 @@ function readLabels(text: string | undefined): Readonly<Record<string, string>> 
   const labels: Record<string, string> = {};
   for (const pair of text?.split(",") ?? []) {
     const equals = pair.indexOf("=");
-    if (equals < 1) throw invalidFlag(flags.selector, pair, "must have the form KEY=VALUE");
+    if (equals < 1) throw invalidFlag(flags.selector, pair, "must be of the form KEY=VALUE");
     setOwn(labels, pair.slice(0, equals), pair.slice(equals + 1));
   }
   return labels;

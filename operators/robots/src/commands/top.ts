@@ -14,7 +14,7 @@ const flags = {
 /** `keelson robots top [ROBOT ...]`. */
 export const topCommand: CommandDefinition = {
   name: "top",
-  description: "show the use of processor, memory, disk and battery that robots have reported, or a summary of the fleet",
+  description: "show the CPU, memory, disk and battery usage that robots reported, or a summary of the fleet",
   args: ["[ROBOTS...]"],
   flags: [namespaceFlag, outputFlag, ...Object.values(flags)],
   async run({ args, flags: values, stdout, stderr, signal, clock, client: connect }) {

@@ -37,7 +37,7 @@ it.each([
   ["with an unknown token", "Bearer mallory", true, 401, /not valid for this cluster/],
   ["with a token of a user without the permission", "Bearer bob", true, 403, /User "bob" cannot create resource "tasks\/exec"/],
   ["with a token of the cluster but without TLS", "Bearer alice", false, 401, /TLS is required/],
-  ["while the API server does not answer", "Bearer broken", true, 503, /connection refused/],
+  ["while the API server does not respond", "Bearer broken", true, 503, /connection refused/],
 ])("rejects a caller %s", async (_, authorization, tls, status, message) => {
   const access = new ExecAccess({ identities, localToken: undefined });
   const result = await access.authorize(requestOf(authorization, { tls }), key, right);

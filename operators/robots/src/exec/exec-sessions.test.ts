@@ -55,7 +55,7 @@ it("ends the commands on a robot that is lost, and no others", () => {
   open("robot-001");
   const { handle } = open("robot-002");
   sessions.robotLost("robot-001");
-  expect(ends).toEqual([{ problem: "robot robot-001 is not connected any more", isInterrupted: true }]);
+  expect(ends).toEqual([{ problem: "robot robot-001 is no longer connected", isInterrupted: true }]);
   handle?.close();
   expect(ends).toHaveLength(2);
 });

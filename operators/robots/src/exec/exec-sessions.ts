@@ -84,11 +84,11 @@ export class ExecSessions {
     if (session?.robotId === robotId) session.receive(report);
   }
 
-  /** Ends the commands on a robot that is not connected any more. */
+  /** Ends the commands on a robot that is no longer connected. */
   robotLost(robotId: string): void {
     for (const session of [...this.#sessions.values()]) {
       if (session.robotId === robotId) {
-        session.end({ problem: `robot ${robotId} is not connected any more`, isInterrupted: true });
+        session.end({ problem: `robot ${robotId} is no longer connected`, isInterrupted: true });
       }
     }
   }

@@ -69,14 +69,14 @@ it("continues where the output ended when the robot returns", async () => {
   const sent = send();
   await opened[0]?.listener.onOutput({ stream: "stdout", data: Buffer.from("one\n"), position });
   robot = offline;
-  opened[0]?.listener.onEnd({ problem: "robot robot-001 is not connected any more", isInterrupted: true });
+  opened[0]?.listener.onEnd({ problem: "robot robot-001 is no longer connected", isInterrupted: true });
   await setImmediate();
   expect(opened).toHaveLength(1);
   await robotIs(online);
   expect(opened[1]?.start).toMatchObject({ kind: "logs", attempt: 1, from: { stdout: position } });
   opened[1]?.listener.onEnd({ exitCode: 0 });
   expect(await sent).toEqual({ exitCode: 0 });
-  expect(heard).toEqual(["stdout: one\n", "robot robot-001 is not connected any more", "continuing with the output"]);
+  expect(heard).toEqual(["stdout: one\n", "robot robot-001 is no longer connected", "continuing with the output"]);
   expect(listeners.size).toBe(0);
 });
 

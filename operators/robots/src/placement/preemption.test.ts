@@ -69,7 +69,7 @@ describe("decidePreemption", () => {
     expect(preempt(demandOf(4), { a: [occupant("x", 10, 4)], b: [occupant("y", 10, 4)] })).toBe("a: x");
   });
 
-  it("waits for tasks that are leaving instead of stopping others", () => {
+  it("waiting for tasks that are leaving instead of stopping others", () => {
     expect(preempt(demandOf(2), { r: [occupant("x", 10, 2), occupant("gone", 90, 2, "leaving")] })).toBe("r: ");
     expect(preempt(demandOf(4), { r: [occupant("x", 10, 2), occupant("gone", 90, 2, "leaving")] })).toBe("r: x");
     expect(preempt(demandOf(4), { r: [occupant("x", 10, 2), occupant("stays", 90, 2, "fixed")] })).toBeUndefined();

@@ -21,7 +21,7 @@ export interface JobPlanObservation {
   readonly job: DeepReadonly<Job>;
   /** The Job as it is; undefined if it does not exist. */
   readonly live: DeepReadonly<Job> | undefined;
-  /** Revisions of the Job. Tasks of another revision than the present spec are compared with theirs. */
+  /** Revisions of the Job. Tasks of another revision than the current spec are compared with theirs. */
   readonly revisions: readonly JobRevision[];
   /** TaskGroups and Tasks of the Job. */
   readonly groups: readonly DeepReadonly<TaskGroup>[];

@@ -212,11 +212,11 @@ describe("decideRollout", () => {
     expect(updatingOf(next)).toEqual(["run/0", "run/2"]);
   });
 
-  it("waits for a maintenance window, which a revert ignores", () => {
+  it("waiting for a maintenance window, which a revert ignores", () => {
     const window = { kind: "closed", opensAtMs: t0 + 60_000 } as const;
     const waits = decide([copy(0)], { window });
     expect(waits.status).toMatchObject({ phase: "waiting", reason: "OutsideMaintenanceWindow" });
-    expect(waits.status.message).toContain("waits for a maintenance window, which opens at 2026-01-01T00:01:00.000Z");
+    expect(waits.status.message).toContain("waiting for a maintenance window, which opens at 2026-01-01T00:01:00.000Z");
     expect(waits.requeueAfterMs).toBe(60_000);
     const revert = decide([copy(0, { revision: 2 })], { window, revision: 1, isRevert: true, before: progressing() });
     expect(updatingOf(revert)).toEqual(["run/0"]);
@@ -266,7 +266,7 @@ describe("decideRollout", () => {
     },
   );
 
-  it("removes surplus tasks immediately outside of a rollout", () => {
+  it("removes surplus tasks immediately outside a rollout", () => {
     const scaled = decide([copy(0)], { revision: 1, surplus: { total: 5, deleting: 0 }, isPaused: true });
     expect(scaled.removeSurplus).toBe(5);
   });

@@ -127,7 +127,7 @@ function outcomeOf(
   // Time in which the rollout waited does not count.
   const continuedAt = stored?.phase === "waiting" ? nowText : progressAt;
   if (!isOver && !isRevert && now - Date.parse(continuedAt) >= policy.progressDeadlineMs) {
-    const message = `no further task became healthy within ${policy.progressDeadlineMs / 1000}s`;
+    const message = `no more tasks became healthy within ${policy.progressDeadlineMs / 1000}s`;
     return { ...idle, phase: "failed", reason: "ProgressDeadlineExceeded", message };
   }
   return {
@@ -186,8 +186,8 @@ function holdOf(
   }
   if (isRevert || window.kind === "open") return undefined;
   const { opensAtMs, problem } = window;
-  const opens = opensAtMs === undefined ? "which does not open" : `which opens at ${new Date(opensAtMs).toISOString()}`;
-  return { reason: "OutsideMaintenanceWindow", message: `waits for a maintenance window, ${problem ?? opens}` };
+  const opens = opensAtMs === undefined ? "which never opens" : `which opens at ${new Date(opensAtMs).toISOString()}`;
+  return { reason: "OutsideMaintenanceWindow", message: `waiting for a maintenance window, ${problem ?? opens}` };
 }
 
 function startable(

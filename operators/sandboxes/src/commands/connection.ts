@@ -45,7 +45,7 @@ export interface Connection extends FastPathClient {
 async function connectFastPath(context: CommandContext): Promise<Connection> {
   const endpoint = endpointFlag.read(context.flags);
   const baseUrl = /^https?:/.test(endpoint) ? endpoint : `http://${endpoint}`;
-  if (!URL.canParse(baseUrl)) throw invalidFlag(endpointFlag, endpoint, "must have the form 127.0.0.1:9090");
+  if (!URL.canParse(baseUrl)) throw invalidFlag(endpointFlag, endpoint, "must be of the form 127.0.0.1:9090");
   const credentials = usesKubeconfig(context) ? await clusterCredentials(context) : { token: await readToken(context) };
   const ca = await readAuthority(context);
   const tls = { ...credentials.tls, ...(ca !== undefined && { ca }) };

@@ -72,10 +72,10 @@ export const lifecycleCommands: readonly CommandDefinition[] = [
   lifecycleCommand("pause", "freeze the processes of a sandbox; its expiry does not pass", ({ lifecycle }, request, options) =>
     lifecycle.pause(request, options),
   ),
-  lifecycleCommand("resume", "let a paused sandbox continue", ({ lifecycle }, request, options) =>
+  lifecycleCommand("resume", "resume a paused sandbox", ({ lifecycle }, request, options) =>
     lifecycle.resume(request, options),
   ),
-  lifecycleCommand("restart", "stop a sandbox and start it again, and wait until it runs", ({ lifecycle }, request, options) =>
+  lifecycleCommand("restart", "restart a sandbox and wait until it is running", ({ lifecycle }, request, options) =>
     lifecycle.restart(request, options),
   ),
   renew,

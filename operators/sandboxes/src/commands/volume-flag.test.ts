@@ -9,5 +9,5 @@ it("reads volumes with and without write access", () => {
 });
 
 it.each(["data", ":/data", "data:data", "data:/data:rw", "data:/data:ro:x"])("rejects %s", (volume) => {
-  expect(() => readVolumes({ volume: [volume] })).toThrow("must have the form NAME:/PATH or NAME:/PATH:ro");
+  expect(() => readVolumes({ volume: [volume] })).toThrow("must be of the form NAME:/PATH or NAME:/PATH:ro");
 });

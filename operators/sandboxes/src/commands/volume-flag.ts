@@ -21,6 +21,6 @@ export const readVolumes = (flags: FlagValues): Volume[] => volumeFlag.read(flag
 function readVolume(text: string): Volume {
   const [name = "", mountPath = "", mode, ...rest] = text.split(":");
   if (name === "" || !mountPath.startsWith("/") || (mode !== undefined && mode !== "ro") || rest.length > 0)
-    throw invalidFlag(volumeFlag, text, "must have the form NAME:/PATH or NAME:/PATH:ro");
+    throw invalidFlag(volumeFlag, text, "must be of the form NAME:/PATH or NAME:/PATH:ro");
   return { name, mountPath, readOnly: mode === "ro" };
 }

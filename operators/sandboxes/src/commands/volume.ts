@@ -14,7 +14,7 @@ const poolFlag = textFlag({
 const sizeFlag = textFlag({
   name: "size",
   value: "SIZE",
-  description: "its size, 16Mi to 1Ti (create: default 1Gi; resize: required, not below the present size)",
+  description: "its size, 16Mi to 1Ti (create: default 1Gi; resize: required, not below the current size)",
 });
 
 type Action = (connection: Connection, volumeName: string, context: CommandContext) => Promise<void>;

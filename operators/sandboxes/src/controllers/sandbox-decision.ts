@@ -74,7 +74,7 @@ function decideDeletion({ sandbox, agent, now }: SandboxObservation): SandboxDec
   if (sandboxID === undefined || isAbsent(agent, sandboxID)) return { step: { kind: "remove-finalizer" } };
   if (status.phase === "Terminating") {
     if (agent.kind !== "ready") return { step: { kind: "wait" } };
-    // The agent is stopping it. If the agent restarts meanwhile, it is asked again.
+    // The agent is stopping it. If the agent restarts in the meantime, it is asked again.
     if (reportOf(sandbox, agent)?.phase === "terminating") return { step: { kind: "wait" }, requeueAfterMs: deletionRetryMs };
     return { step: { kind: "delete", sandboxId: sandboxID } };
   }

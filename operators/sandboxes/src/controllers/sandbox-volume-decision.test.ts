@@ -52,7 +52,7 @@ describe("a volume", () => {
     expect(decide({ volume: volume(assigned), agent: { kind: "unreachable" } })).toMatchObject(written("Pending"));
   });
 
-  it("grows on its agent once it was created there, and shows its present size", () => {
+  it("grows on its agent once it was created there, and shows its current size", () => {
     const growing = volume({ ...created, size: "1Gi" }, false, "2Gi");
     expect(decide({ volume: volume(assigned, false, "2Gi"), agent: has(2 ** 30) })).toMatchObject({
       status: { phase: "Ready", size: String(2 ** 30), createdTime: expect.any(String) as string },

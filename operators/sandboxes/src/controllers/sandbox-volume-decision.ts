@@ -95,7 +95,7 @@ export function decideVolume(observation: VolumeObservation): VolumeStep {
     return write("Pending", `being created on agent ${assignedPod}`, { assignedPod, nodeName });
   }
   if (agent.kind !== "ready")
-    return write(isCreated ? "Away" : "Pending", `agent ${status.assignedPod}, which has it, does not report`);
+    return write(isCreated ? "Away" : "Pending", `agent ${status.assignedPod}, which stores it, is not reporting`);
   const sizeBytes = bytesOf(spec.size);
   if (agent.status.volumes?.includes(metadata.uid ?? "") === true) {
     const present = presentSize(agent.status, metadata.uid);
@@ -143,5 +143,5 @@ function decideDeletion(observation: VolumeObservation): VolumeStep {
   if (assignedPod === undefined) return { kind: "remove-finalizer" };
   if (agent.kind === "ready") return { kind: "delete" };
   if (agent.kind === "deleted" && !hasPool) return { kind: "remove-finalizer" };
-  return write(`agent ${assignedPod}, which has it, does not report`);
+  return write(`agent ${assignedPod}, which stores it, is not reporting`);
 }

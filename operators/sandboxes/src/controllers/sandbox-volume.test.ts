@@ -65,9 +65,9 @@ it("asks an agent that refuses to grow a volume every 15 s, whatever else change
   expect(state.asked).toBe(3);
 });
 
-it("does not report that a volume cannot grow if its agent does not answer in time", async () => {
+it("does not report that a volume cannot grow if its agent does not respond in time", async () => {
   const { state, reconcile, message } = growing();
-  state.error = new AgentError("Unreachable", "did not answer within 10000 ms");
+  state.error = new AgentError("Unreachable", "did not respond within 10000 ms");
   expect(await reconcile()).toEqual({ requeueAfterMs: 15_000 });
   expect(message()).toBeUndefined();
 });

@@ -142,7 +142,7 @@ async function attempt(
     return undefined;
   } catch (error) {
     if (!(error instanceof AgentError)) throw error;
-    // An agent that does not answer in time may still be growing the volume, and reports the size when it has.
+    // An agent that does not respond in time may still be growing the volume, and reports the size when it has.
     if (phase !== "Ready" || error.code === "Rejected")
       await write(volume, volumeStatus({ volume, now: context.clock.now() }, phase, error.message), context);
     return { requeueAfterMs: retryMs };

@@ -76,7 +76,7 @@ export const fastPathServer: ServerDefinition = {
 };
 
 const strongTimeoutMs = 60_000;
-/** How long the start waits for agents that do not answer. */
+/** How long the start waits for agents that do not respond. */
 const firstReportTimeoutMs = 3_000;
 
 async function start(context: ServerContext): Promise<RunningServer> {

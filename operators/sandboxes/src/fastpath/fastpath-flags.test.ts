@@ -20,7 +20,7 @@ it.each([
   "https://10.0.0.1",
   "https://[::1]",
 ])("rejects the public URL %s", (url) => {
-  expect(() => readProxy({ "sandbox-proxy-port": "0", "sandbox-proxy-url": url })).toThrow("must have the form https://");
+  expect(() => readProxy({ "sandbox-proxy-port": "0", "sandbox-proxy-url": url })).toThrow("must be of the form https://");
 });
 
 it("rejects a public URL without a proxy", () => {

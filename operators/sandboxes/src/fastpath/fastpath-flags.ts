@@ -51,7 +51,7 @@ export const fastPathFlags = {
   }),
   allowToken: switchFlag({
     name: "fastpath-allow-token",
-    description: "accept the token of the token file beyond loopback, also without TLS",
+    description: "accept the token from the token file beyond loopback, even without TLS",
   }),
   mode: choiceFlag({
     name: "fastpath-consistency-mode",
@@ -76,7 +76,7 @@ export const fastPathFlags = {
     name: "sandbox-proxy-url",
     value: "URL",
     description:
-      "URL at which clients reach the HTTP proxy, with a host whose subdomains lead to it (default: sandbox.localhost and the port)",
+      "URL at which clients reach the HTTP proxy, whose subdomains must resolve to it (default: sandbox.localhost and the port)",
   }),
   orphanTimeout: durationFlag({
     name: "fastpath-orphan-timeout",
@@ -169,7 +169,7 @@ function readProxyUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isBase = url !== undefined && /^https?:$/.test(url.protocol) && url.href === `${url.origin}/`;
   if (!isBase || isIP(url.hostname) !== 0 || url.hostname.startsWith("["))
-    throw invalidFlag(fastPathFlags.proxyUrl, text, "must have the form https://sandboxes.example.com");
+    throw invalidFlag(fastPathFlags.proxyUrl, text, "must be of the form https://sandboxes.example.com");
   return url;
 }
 

@@ -46,7 +46,7 @@ const warmMetrics: readonly WarmMetric[] = [
   },
   {
     name: "sandbox_warm_starts",
-    help: "Sandboxes started by the present agents of a pool, by the kind of slot; cold means without",
+    help: "Sandboxes started by the current agents of a pool, by the kind of slot; cold means without",
     values: ({ starts }) => Object.entries(starts).map(([start, count]) => [`start="${start}"`, count] as const),
   },
   {
@@ -59,12 +59,12 @@ const warmMetrics: readonly WarmMetric[] = [
   },
   {
     name: "sandbox_warm_refills",
-    help: "Warm slots prepared by the present agents of a pool",
+    help: "Warm slots prepared by the current agents of a pool",
     values: ({ refills }) => [["", refills.count]],
   },
   {
     name: "sandbox_warm_refill_seconds",
-    help: "Time that the present agents of a pool spent preparing warm slots",
+    help: "Time that the current agents of a pool spent preparing warm slots",
     values: ({ refills }) => [["", refills.totalMs / 1000]],
   },
 ];

@@ -63,7 +63,7 @@ export const fileErrorCodes = ["NotFound", "Denied", "Conflict", "NoSpace", "Too
 /** A file operation failed. */
 export class FileError extends Error {
   override readonly name = "FileError";
-  /** `Conflict`: the file is not of the required kind, exists, is not empty, or changed meanwhile. `TooLarge`: too many entries. */
+  /** `Conflict`: the file is not of the required kind, exists, is not empty, or changed in the meantime. `TooLarge`: too many entries. */
   readonly code: (typeof fileErrorCodes)[number];
 
   constructor(code: FileError["code"], message: string, options?: ErrorOptions) {

@@ -50,7 +50,10 @@ export class FolderWatches {
     try {
       const command = watchCommand(checkedPath(path), isRecursive);
       if (command === undefined)
-        throw new ExecutionError("Unsupported", `watches require x86-64 or arm64; the agent's processor is ${process.arch}`);
+        throw new ExecutionError(
+          "Unsupported",
+          `watches require x86-64 or arm64; the agent's CPU architecture is ${process.arch}`,
+        );
       const root = await openSandboxRoot(program, this.#clock);
       try {
         return await this.#start(program, command, root, { path, release });
@@ -167,5 +170,5 @@ async function* reportsOf(
     const report = reportOf(records.read(part.value));
     if (report.changes.length > 0 || report.isLossy) yield report;
   }
-  if (!(await isExpectedEnd())) throw new FileError("Failed", "the watch broke; open it again");
+  if (!(await isExpectedEnd())) throw new FileError("Failed", "the watch failed; open it again");
 }

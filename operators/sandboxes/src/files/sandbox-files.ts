@@ -144,7 +144,8 @@ class SandboxFiles {
   /** Acts on an entry of a directory; `folder` is a path by descriptor. */
   #inParent(path: string, act: (folder: string, name: string) => void): FileResult {
     const name = nameOf(path);
-    if (name === "" || name === "." || name === "..") throw new FileError("Invalid", `${path}: must name an entry of a folder`);
+    if (name === "" || name === "." || name === "..")
+      throw new FileError("Invalid", `${path}: must name an entry of a directory`);
     using folder = this.#open(path.slice(0, Math.max(path.lastIndexOf("/"), 0)), {
       kind: "directory",
       flags: constants.O_RDONLY | constants.O_DIRECTORY,
@@ -203,7 +204,7 @@ function remove(folder: string, name: string, depth: number): void {
   rmdirSync(path);
 }
 
-/** An entry of a directory; undefined if it was removed meanwhile. */
+/** An entry of a directory; undefined if it was removed in the meantime. */
 function entryOf(folder: string, name: string): FileInfo | undefined {
   try {
     const stats = lstatSync(`${folder}/${name}`);

@@ -56,7 +56,7 @@ $| = 1;
 sub record { print STDOUT $_[0], "\0" or exit 1 }
 sub fail { record("x" . ($! + 0)); exit 1 }
 
-# A folder beneath descriptor $at. O_PATH needs no permission on the folder itself. 11: a component was renamed meanwhile.
+# A folder beneath descriptor $at. O_PATH needs no permission on the folder itself. 11: a component was renamed in the meantime.
 sub folder {
   my ($at, $name, $resolve) = @_;
   my ($how, $fd) = pack "Q3", 012000000 | $directory, 0, $resolve;

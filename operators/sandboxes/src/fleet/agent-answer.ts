@@ -92,7 +92,7 @@ export async function* readLogBytes(response: AsyncIterable<Buffer>): AsyncGener
   try {
     yield* response;
   } catch (error) {
-    throw new AgentError("Unreachable", "the agent broke off the log; it is incomplete", { cause: error });
+    throw new AgentError("Unreachable", "the agent aborted the log; it is incomplete", { cause: error });
   }
 }
 

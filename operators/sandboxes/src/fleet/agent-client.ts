@@ -251,7 +251,7 @@ class HttpsAgentClient implements AgentClient {
       return { status: response.statusCode ?? 500, content: await readBytes(response, maxAnswerBytes), header };
     } catch (error) {
       if (!timeout.signal.aborted) throw error;
-      throw new AgentError("Unreachable", `the agent at ${this.#url} did not answer within ${responseTimeoutMs} ms`, {
+      throw new AgentError("Unreachable", `the agent at ${this.#url} did not respond within ${responseTimeoutMs} ms`, {
         cause: error,
       });
     } finally {

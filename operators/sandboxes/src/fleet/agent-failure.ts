@@ -6,7 +6,7 @@ import { parseJson } from "./agent-answer.ts";
 export function answerFailure(url: string, status: number, text: string): AgentError {
   const value = parseJson(text);
   const message = isJsonObject(value) && typeof value.message === "string" ? value.message : text.slice(0, 500);
-  return new AgentError("Rejected", message === "" ? `the agent at ${url} answered with status ${status}` : message, {
+  return new AgentError("Rejected", message === "" ? `the agent at ${url} responded with status ${status}` : message, {
     status,
   });
 }

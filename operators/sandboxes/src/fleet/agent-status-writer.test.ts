@@ -112,7 +112,7 @@ describe("a writer of agents' reports", () => {
     expect(written).toEqual(["running", "running"]);
   });
 
-  it("writes nothing about a sandbox that is being deleted, or was deleted meanwhile", async () => {
+  it("writes nothing about a sandbox that is being deleted, or was deleted in the meantime", async () => {
     cached = { ...stored, metadata: { ...stored.metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } };
     update();
     cached = stored;

@@ -29,7 +29,7 @@ const podUid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
  * Cleans up after agents whose Pods were deleted: programs, mounts and directories. It queries the API directly and removes nothing if the
- * API does not answer.
+ * API does not respond.
  */
 export class AgentFolderJanitor {
   readonly #options: AgentFolderJanitorOptions;

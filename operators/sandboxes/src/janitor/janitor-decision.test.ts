@@ -26,7 +26,7 @@ it("reports a sandbox without an object, with another object's uid, and of an ea
 });
 
 it.each([
-  ["the API did not answer", { claim: { kind: "unknown" } }],
+  ["the API did not respond", { claim: { kind: "unknown" } }],
   ["it is young", { now: 105_000 }],
   ["its create is pending", { isPending: true }],
   ["it is being deleted already", { status: { ...orphan.status, phase: "terminating" } }],

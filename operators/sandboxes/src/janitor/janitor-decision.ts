@@ -1,6 +1,6 @@
 import type { SandboxStatus } from "../protocol/protocol.ts";
 
-/** The Sandbox object that an agent's sandbox refers to. `unknown`: the API did not answer. */
+/** The Sandbox object that an agent's sandbox refers to. `unknown`: the API did not respond. */
 export type Claim =
   | { readonly kind: "absent" }
   | { readonly kind: "present"; readonly uid: string; readonly sandboxIds: readonly string[] }

@@ -111,6 +111,6 @@ function makeRoom(processes: Map<string, Starting>): void {
   // A map iterates in insertion order, oldest first.
   const oldest = [...processes].find(([, { hasEnded }]) => hasEnded);
   if (oldest === undefined)
-    throw new ProcessError("TooMany", `too many processes in the sandbox: the limit is ${maxProcesses}; wait for one to end`);
+    throw new ProcessError("TooMany", `too many processes in the sandbox: the limit is ${maxProcesses}; wait for one to exit`);
   processes.delete(oldest[0]);
 }

@@ -1,4 +1,4 @@
-/** What an agent answers if it does not have a sandbox. */
+/** What an agent responds if it does not have a sandbox. */
 export const unknownSandbox = "sandbox not found on this agent";
 
 /** A request to an agent failed. */

@@ -43,7 +43,7 @@ export class PortStream extends Duplex {
       }
       if (channel === execChannels.stdout && data.length > 0 && !this.push(data)) await this.#whenRead();
     }
-    if (!this.destroyed) throw new Error("the connection to the port broke");
+    if (!this.destroyed) throw new Error("the connection to the port was lost");
   }
 
   #whenRead(): Promise<void> {

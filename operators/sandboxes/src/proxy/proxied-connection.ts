@@ -9,13 +9,13 @@ export interface Answer {
   readonly first?: Buffer;
 }
 
-/** Rejects if the connection ends without an answer. */
+/** Rejects if the connection ends without a response. */
 export function answerOf(sent: ClientRequest): Promise<Answer> {
   return new Promise((resolve, reject) => {
     sent.once("upgrade", (answer, target, first) => resolve({ answer, target, first }));
     sent.once("response", (answer) => resolve({ answer }));
     sent.once("error", reject);
-    sent.once("close", () => reject(new Error("the connection ended without an answer")));
+    sent.once("close", () => reject(new Error("the connection ended without a response")));
   });
 }
 

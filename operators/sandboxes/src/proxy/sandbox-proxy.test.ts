@@ -121,7 +121,7 @@ async function openRaw(sent: string): Promise<Socket> {
   return socket;
 }
 
-/** The status of the first answer, once the proxy has closed the connection; 0 without an answer. */
+/** The status of the first answer, once the proxy has closed the connection; 0 without a response. */
 async function statusOf(...lines: readonly string[]): Promise<number> {
   const socket = await openRaw(lines.join("\r\n"));
   const answer = await text(socket);

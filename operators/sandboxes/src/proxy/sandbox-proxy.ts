@@ -240,7 +240,7 @@ class HttpSandboxProxy implements SandboxProxy {
   #failure(error: unknown): { readonly status: number; readonly text: string } {
     if (error instanceof ProxyError) return { status: error.status, text: `${error.message}\n` };
     this.#options.log.debug({ err: error }, "could not forward a request to a sandbox");
-    return { status: 502, text: "the sandbox did not answer on this port\n" };
+    return { status: 502, text: "the sandbox did not respond on this port\n" };
   }
 }
 

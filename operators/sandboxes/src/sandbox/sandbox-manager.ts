@@ -77,7 +77,7 @@ export class SandboxManager {
     const problem = this.#findFence(sandboxId);
     if (problem !== undefined) return rejection(problem);
     const existing = this.#findExisting(sandbox);
-    if (existing === "different") return rejection(`sandbox ${sandboxId} already exists with another spec`);
+    if (existing === "different") return rejection(`sandbox ${sandboxId} already exists with a different spec`);
     if (existing !== undefined) return existing;
     const shortage = this.#findShortage(sandbox);
     if (shortage !== undefined) return rejection(shortage);

@@ -26,7 +26,7 @@ export class SandboxStarter {
   findNetworkProblem({ network = "none" }: AgentSandbox): string | undefined {
     if (network === "none") return undefined;
     const { driver, networks } = this.#options;
-    if (driver.name === "process") return `network: ${network} requires the driver bubblewrap or containerd`;
+    if (driver.name === "process") return `network: ${network} requires the bubblewrap or containerd driver`;
     const problem = networks === undefined ? "is not supported by this agent" : networks.problem;
     return problem === undefined ? undefined : `network: ${network} ${problem}`;
   }

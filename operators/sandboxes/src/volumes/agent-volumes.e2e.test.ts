@@ -75,7 +75,7 @@ const create = (id = volumeId): Promise<void> => agent.manager.changeVolume({ ki
 const remove = (id = volumeId): Promise<void> => agent.manager.changeVolume({ kind: "delete", volumeId: id });
 
 it("requires a driver with isolation", () => {
-  expect(volumeSupportProblem("process")).toBe("volumes require the driver bubblewrap or containerd");
+  expect(volumeSupportProblem("process")).toBe("volumes require the bubblewrap or containerd driver");
 });
 
 // A machine without loop devices cannot run these.

@@ -285,7 +285,7 @@ export class AgentVolumes {
   async #otherAgentProblem(folder: string): Promise<string | undefined> {
     const record = await readRecord(recordOf(folder));
     if (record === undefined || record.agentDir === this.#options.agentDir || !existsSync(record.agentDir)) return undefined;
-    return "programs of an earlier agent may still use it; retry when they have been stopped";
+    return "programs of an earlier agent may still be using it; retry once they have stopped";
   }
 
   /** Unmounts a volume that no sandbox uses. */

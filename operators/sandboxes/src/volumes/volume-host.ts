@@ -11,7 +11,7 @@ import type { IdRange } from "./volume-owner.ts";
 
 /** Why agents of this driver and user cannot have volumes; undefined if they can. */
 export function volumeSupportProblem(driver: string): string | undefined {
-  if (driver === "process") return "volumes require the driver bubblewrap or containerd";
+  if (driver === "process") return "volumes require the bubblewrap or containerd driver";
   return process.getuid?.() === 0 ? undefined : "volumes require an agent that runs as root";
 }
 
@@ -54,6 +54,6 @@ export const sandboxIds = (scope: string): IdRange => ({ first: privateUserOf(sc
 /** The ids of a container with a user namespace, by a process in it. */
 export function containerIds(pid: number): IdRange {
   const [, first = 0, size = 0] = readFileSync(`/proc/${pid}/uid_map`, "latin1").trim().split(/\s+/).map(Number);
-  if (first === 0 || size === 0) throw new VolumeError("Unsupported", "volumes require a container with user ids of its own");
+  if (first === 0 || size === 0) throw new VolumeError("Unsupported", "volumes require a container with its own user ids");
   return { first, size };
 }

@@ -103,7 +103,7 @@ export class VolumeMounts {
     if (device !== "" && !canGrowMounted())
       throw new VolumeError(
         "InUse",
-        "the volume grows when its sandboxes have ended, since the agent has no CAP_SYS_RESOURCE to do it while they use it",
+        "the volume will grow once its sandboxes have ended: without CAP_SYS_RESOURCE the agent cannot resize it while it is in use",
       );
     const { size, blocks } = await stat(image);
     await requireSpace(dirname(image), sizeBytes - blocks * 512);

@@ -22,7 +22,7 @@ export function shiftId(id: number, from: readonly IdRange[], to: IdRange): numb
 /**
  * Gives the files below a directory to the sandbox with the ids `to`. Files of earlier sandboxes, with ids in `from`, keep their owner within
  * the range. The tools do not follow links and open each directory relative to its parent, so neither links nor depth lead astray. No sandbox
- * may use the directory meanwhile. Repeating an interrupted call completes it.
+ * may use the directory in the meantime. Repeating an interrupted call completes it.
  */
 export async function giveFiles(
   { run }: Pick<VolumeMounts, "run">,

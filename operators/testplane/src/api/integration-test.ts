@@ -52,7 +52,7 @@ const spec = Type.Object(
     serviceAccountName: Type.Optional(
       Type.String({
         description:
-          "ServiceAccount in the test's namespace whose permissions the test has. Required for objects outside of that namespace. Default: the permissions of the test plane within the test's namespace.",
+          "ServiceAccount in the test's namespace whose permissions the test has. Required for objects outside that namespace. Default: the permissions of the test plane within the test's namespace.",
         minLength: 1,
         maxLength: 253,
       }),
@@ -232,8 +232,7 @@ const status = Type.Object(
           name: Type.String({ description: "Name of the object." }),
         }),
         {
-          description:
-            "Objects outside of the test's namespace that the test may have created. They are deleted with the test.",
+          description: "Objects outside the test's namespace that the test may have created. They are deleted with the test.",
           "x-kubernetes-list-type": "atomic",
         },
       ),

@@ -71,7 +71,7 @@ export class KindDiscovery {
     signal.addEventListener("abort", () => timer.cancel(), { once: true });
   }
 
-  /** The kinds of an API version, which has none if it is not served. **Errors**: rejects if the cluster does not answer with them. */
+  /** The kinds of an API version, which has none if it is not served. **Errors**: rejects if the cluster does not respond with them. */
   async #request(apiVersion: string): Promise<Version["kinds"]> {
     const { transport, signal } = this.#options;
     const { group, version } = parseApiVersion(apiVersion);

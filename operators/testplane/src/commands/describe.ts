@@ -6,7 +6,7 @@ import { selectionFlags, selectTests } from "./report.ts";
 /** `keelson testplane describe NAMES...`. */
 export const describeCommand: CommandDefinition = {
   name: "describe",
-  description: "describe tests of the cluster: verdict, steps, failed checks with expected and actual values, and rounds",
+  description: "describe tests in the cluster: verdict, steps, failed checks with expected and actual values, and rounds",
   args: ["[NAMES...]"],
   flags: [...selectionFlags],
   async run({ args, flags, stdout, signal, clock, client: connect }) {

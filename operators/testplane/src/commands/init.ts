@@ -9,7 +9,7 @@ const forceFlag = switchFlag({ name: "force", description: "overwrite the file i
 /** `keelson testplane init [FILE]`. */
 export const initCommand: CommandDefinition = {
   name: "init",
-  description: "write a test to start from, with comments (default: test.yaml)",
+  description: "write a commented test to start from (default: test.yaml)",
   args: ["[FILE]"],
   usesCluster: false,
   flags: [forceFlag],

@@ -38,7 +38,7 @@ const bundlesFlag = {
 /** `keelson testplane report [NAMES...]`. */
 export const reportCommand: CommandDefinition = {
   name: "report",
-  description: "report tests of the cluster: as Markdown, or to the files of the flags",
+  description: "report on tests in the cluster: as Markdown, or to the files given by flags",
   args: ["[NAMES...]"],
   flags: [...selectionFlags, ...reportFlags, bundlesFlag],
   async run({ args, flags, stdout, signal, client: connect }) {

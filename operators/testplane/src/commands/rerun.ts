@@ -19,7 +19,8 @@ const roundFlag = countFlag({
 /** `keelson testplane rerun [NAMES...]`. */
 export const rerunCommand: CommandDefinition = {
   name: "rerun",
-  description: "run tests of the cluster again: those named, with --failed all that did not succeed, or with --round one round",
+  description:
+    "rerun tests in the cluster: the named ones, with --failed those that did not succeed, or with --round a single round",
   args: ["[NAMES...]"],
   flags: [
     ...selectionFlags,

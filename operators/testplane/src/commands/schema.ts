@@ -3,7 +3,7 @@ import type { CommandDefinition } from "@keelson/operator";
 /** `keelson testplane schema`. */
 export const schemaCommand: CommandDefinition = {
   name: "schema",
-  description: "print the JSON Schema of tests, for the completion and checks of editors",
+  description: "print the JSON Schema of tests, for completion and validation in editors",
   usesCluster: false,
   async run({ stdout }) {
     const { testSchema } = await import("./json-schema.ts");

@@ -32,7 +32,7 @@ const parallelFlag = countFlag({
   description: "maximum number of tests that run at the same time (default: all)",
   min: 1,
 });
-const failFastFlag = switchFlag({ name: "fail-fast", description: "start no further test after one has failed" });
+const failFastFlag = switchFlag({ name: "fail-fast", description: "start no more tests after one fails" });
 
 /** Flags of commands that run tests. */
 export const testRunFlags: readonly FlagDefinition[] = [

@@ -134,7 +134,7 @@ export function createdByTest(manifest: DeepReadonly<Record<string, unknown>>, t
 /** Annotation of created objects: the attempt of the step that created them. */
 export const attemptAnnotation = "testplane.io/attempt";
 
-/** Annotation of objects outside of the test's namespace: the UID of the test that created them. */
+/** Annotation of objects outside the test's namespace: the UID of the test that created them. */
 const ownerAnnotation = "testplane.io/test-uid";
 
 /** Deletes an object. A missing object counts as deleted. */

@@ -40,7 +40,7 @@ export class TestClocks {
     return { now, wallOffsetMs: wallMs - now };
   }
 
-  /** Forgets a test that does not exist any more. */
+  /** Forgets a test that no longer exists. */
   forget(request: Request): void {
     this.#anchors.delete(testId(request));
   }

@@ -94,7 +94,7 @@ export interface TestKind<T extends TestObject, D extends TestDecision> {
   readonly finalizer: string;
   /** Targets that a running test watches. */
   readonly targets: (test: DeepReadonly<T>, namespace: string) => readonly Target[];
-  /** Whose permissions a running test has when it reads outside of its namespace. Default: those of a test without a ServiceAccount. */
+  /** Whose permissions a running test has when it reads outside its namespace. Default: those of a test without a ServiceAccount. */
   readonly reader?: (test: DeepReadonly<T>) => Omit<Reader, "namespace">;
   readonly decide: (test: DeepReadonly<T>, world: Observations) => D;
   /** Performs the decided actions and writes their outcome. Resolves to a retry delay if the API was unavailable. */

@@ -92,7 +92,7 @@ async function ask(
     if (messageResponse.case !== "fileDescriptorResponse") break;
     return messageResponse.value.fileDescriptorProto.map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes));
   }
-  throw new Error(`${question.value}: reflection did not answer`);
+  throw new Error(`${question.value}: reflection did not respond`);
 }
 
 /** Sorts files so that each is behind those that it imports. */

@@ -60,7 +60,7 @@ function inCluster(cluster: unknown, scope: OperationScope): OperationScope {
   if (typeof cluster !== "string" || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(cluster))
     throw new ConversionError(`cluster: ${JSON.stringify(cluster)} is not a valid DNS label; rename the cluster`);
   const add: OperationScope["steps"]["add"] = (name, step) => {
-    if (step["script"] !== undefined) throw new ConversionError("scripts run in the cluster of the test only");
+    if (step["script"] !== undefined) throw new ConversionError("scripts run only in the test's own cluster");
     scope.clusters.add(cluster);
     scope.steps.add(name, { cluster, ...step });
   };

@@ -250,7 +250,7 @@ describe("tests of chainsaw", () => {
     [
       "a script of another cluster",
       "steps: [{ cluster: far, try: [{ script: { content: 'true' } }] }]",
-      "step 1: script: scripts run in the cluster of the test only",
+      "step 1: script: scripts run only in the test's own cluster",
     ],
     [
       "a cluster whose name cannot be kept",

@@ -28,7 +28,7 @@ export const testplaneMonitoring: OperatorMonitoring = {
         ),
     },
     keelson_testplane_last_verdict_timestamp_seconds: {
-      help: "Time of the last verdict of a test that exists",
+      help: "Time of the last verdict of an existing test",
       read: (cache) =>
         maxBy(
           testsOf(cache).filter(({ status }) => status?.verdict !== undefined),

@@ -126,7 +126,7 @@ async function withAccess(
   const home = owner.metadata.namespace ?? "";
   if (serviceAccountName === undefined) {
     if (namespace === home) return act(type);
-    const message = `${type.kind} ${reference.name} is outside of the test's namespace; set spec.serviceAccountName to a ServiceAccount that may change it`;
+    const message = `${type.kind} ${reference.name} is outside the test's namespace; set spec.serviceAccountName to a ServiceAccount that may change it`;
     return { kind: "failed", reason: "Forbidden", message };
   }
   try {

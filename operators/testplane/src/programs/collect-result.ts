@@ -8,7 +8,7 @@ import { parseOutput, programContainer } from "./program-pod.ts";
 /** Maximum size of a log that is read. As JSON, a byte may become six. */
 const maxLogBytes = 262_144;
 
-/** How the program of a step ended; undefined if its Pod does not exist any more. `isTool`: it ends with a report. */
+/** How the program of a step ended; undefined if its Pod no longer exists. `isTool`: it ends with a report. */
 export async function collectResult(
   client: Client,
   key: { readonly namespace: string; readonly name: string },

@@ -14,7 +14,7 @@ export const jsonReport: Render = (tests) => `${JSON.stringify({ tests }, undefi
 const formats: Readonly<Record<string, { readonly description: string; readonly render: Render }>> = {
   junit: { description: "write a JUnit report", render: junitReport },
   json: { description: "write a JSON report", render: jsonReport },
-  html: { description: "write an HTML report that needs no server", render: htmlReport },
+  html: { description: "write a self-contained HTML report", render: htmlReport },
   prometheus: { description: "write metrics in Prometheus' text format", render: prometheusReport },
   markdown: { description: "write a Markdown report", render: markdownReport },
 };

@@ -75,7 +75,7 @@ function resultOf(socket: WebSocket, stdin: string | undefined): Promise<ToolRes
       const exitCode = status === undefined ? undefined : exitCodeOf(status);
       const [stdout, stderr] = [outputs[channels.stdout], outputs[channels.stderr]];
       if (typeof exitCode === "number") resolve({ exitCode, ...stdout.result(), stderr: stderr.text() });
-      else reject(new ToolError("ExecFailed", exitCode ?? "the connection closed before the program had ended"));
+      else reject(new ToolError("ExecFailed", exitCode ?? "the connection closed before the program exited"));
     });
   });
 }

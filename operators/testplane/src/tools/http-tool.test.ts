@@ -151,7 +151,7 @@ describe("the tool http", () => {
       signal: new AbortController().signal,
       connection: () => new Promise(() => {}),
     });
-    expect(report).toEqual({ kind: "error", reason: "Timeout", message: "the action did not end in time" });
+    expect(report).toEqual({ kind: "error", reason: "Timeout", message: "the action did not finish in time" });
   });
 
   it("reports a host that does not respond in time", async () => {

@@ -33,7 +33,7 @@ export async function runTool(run: ToolRun): Promise<ToolReport> {
     return { kind: "result", result: await Promise.race([perform({ ...run, signal }), ended]) };
   } catch (error) {
     run.signal.throwIfAborted();
-    if (late.signal.aborted) return { kind: "error", reason: "Timeout", message: "the action did not end in time" };
+    if (late.signal.aborted) return { kind: "error", reason: "Timeout", message: "the action did not finish in time" };
     if (error instanceof ToolError) return { kind: "error", reason: error.code, message: error.message };
     const message = error instanceof Error ? error.message : String(error);
     return { kind: "error", reason: failures[plan.action.kind], message };

@@ -6,7 +6,7 @@ export const roundVerdicts = ["Passed", "Failed", "Error", "Timeout", "Inconclus
  *
  * - `Passed`: every check held.
  * - `Failed`: a check can never hold, or the object under test was lost.
- * - `Error`: the test is wrong, or the API server refused what it asked for. Nothing is known about the system under test.
+ * - `Error`: the test is wrong, or the API server refused what it requested. Nothing is known about the system under test.
  * - `Timeout`: a check did not hold in time.
  * - `Inconclusive`: the step could not observe the system, because the API was unavailable or the test was stopped.
  */

@@ -41,7 +41,7 @@ export class ReadPermissions {
     if (isOwn) return undefined;
     if (serviceAccountName === undefined) {
       if (type.group !== Secret.group || type.plural !== Secret.plural) return undefined;
-      return "the Secret is outside of the test's namespace; set spec.serviceAccountName to a ServiceAccount that may read it";
+      return "the Secret is outside the test's namespace; set spec.serviceAccountName to a ServiceAccount that may read it";
     }
     const access: Access = { verb: name === undefined ? "list" : "get", type, namespace: target.namespace, name };
     return this.#decide(namespace, serviceAccountName, access, signal);

@@ -3,7 +3,7 @@ import { Agent, buildConnector, type Dispatcher } from "undici";
 
 const connectTimeoutMs = 5_000;
 
-/** Addresses of services that give a machine its credentials and settings: link-local ones, and those of clouds outside of that range. */
+/** Addresses of services that give a machine its credentials and settings: link-local ones, and those of clouds outside that range. */
 const machineServices = new BlockList();
 machineServices.addSubnet("169.254.0.0", 16, "ipv4");
 machineServices.addSubnet("fe80::", 10, "ipv6");

@@ -65,7 +65,7 @@ function* visitNested(schema: SchemaNode, path: string, depth: number, causes: S
   yield* checkValueValidation(schema, path, depth, causes);
 }
 
-/** Checks that every field that value validation mentions is specified outside of it. */
+/** Checks that every field that value validation mentions is specified outside it. */
 export function checkCompleteness(schema: SchemaNode, path: string, causes: StatusCause[]): void {
   const branches: [unknown, string][] = [[schema.not, "not"]];
   for (const key of ["allOf", "anyOf", "oneOf"]) {

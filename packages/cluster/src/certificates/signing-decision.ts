@@ -57,7 +57,7 @@ const signers: Readonly<Record<string, (usages: readonly string[], subject: Requ
     (subject.dnsNames.length + subject.ipAddresses.length === 0 ? "DNS or IP subjectAltName is required" : undefined),
 };
 
-/** Whether the cluster's signer answers a request: approved, without an answer, and for a signer that it is. */
+/** Whether the cluster's signer answers a request: approved, without a response, and for a signer that it is. */
 export function isDue({ spec, status }: Cached<CertificateSigningRequestObject>): boolean {
   const conditions = status?.conditions ?? [];
   const has = (type: string): boolean => isConditionTrue(conditions, type);

@@ -83,7 +83,7 @@ test("an answer that does not fit into a datagram is truncated, and complete ove
   expect(whole.flag_aa).toBe(true);
 });
 
-test("names outside of the cluster are forwarded, those of the cluster never", async () => {
+test("names outside the cluster are forwarded, those of the cluster never", async () => {
   const { server: other, names } = await upstream();
   const server = await serve({ upstreams: () => [other] });
   expect((await ask(server, "example.com")).answers).toMatchObject([{ type: "A", data: "192.0.2.7" }]);
@@ -114,7 +114,7 @@ test("malformed messages and responses are dropped, and the server continues", a
   expect((await ask(server, "dns-version.cluster.local", { type: "TXT" })).answers).toHaveLength(1);
 });
 
-test("clients outside of the network are not served", async () => {
+test("clients outside the network are not served", async () => {
   const server = await serve({ clients: "10.70.0.0/16" });
   const socket = connect(server.tcpPort, address).on("error", () => {});
   await once(socket, "close");

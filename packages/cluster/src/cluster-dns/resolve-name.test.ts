@@ -75,7 +75,7 @@ describe("answers", () => {
   });
 });
 
-describe("names without an answer", () => {
+describe("names without a response", () => {
   test.each<[string, string, string, number, string]>([
     ["no address of another family", shop("web"), "AAAA", success, "cluster.local"],
     ["only names below it", "svc.cluster.local", "A", success, "cluster.local"],
@@ -88,7 +88,7 @@ describe("names without an answer", () => {
     ["a headless Service without ready endpoints", shop("unready"), "A", nxdomain, "cluster.local"],
     ["an alias of an unknown Service", shop("dangling"), "A", nxdomain, "cluster.local"],
     ["a port without a name", shop("_81._tcp.web"), "SRV", nxdomain, "cluster.local"],
-    ["an address outside of the network of Pods", "8-8-8-8.shop.pod.cluster.local", "A", nxdomain, "cluster.local"],
+    ["an address outside the network of Pods", "8-8-8-8.shop.pod.cluster.local", "A", nxdomain, "cluster.local"],
     ["no address", "10-70-0-999.shop.pod.cluster.local", "A", nxdomain, "cluster.local"],
     ["an address without a Service", "10.0.134.10.in-addr.arpa", "PTR", nxdomain, "134.10.in-addr.arpa"],
     ["an address of a Pod without a name", "9.9.70.10.in-addr.arpa", "PTR", nxdomain, "70.10.in-addr.arpa"],
@@ -110,7 +110,7 @@ test.each(["example.com", "cluster.local.example.com", "mycluster.local", "8.8.8
   },
 );
 
-test("the target of an alias outside of the cluster is left to other name servers", () => {
+test("the target of an alias outside the cluster is left to other name servers", () => {
   expect(resolveName(index, networks, shop("outside"), "A")).toMatchObject({
     answers: [{ type: "CNAME", data: "example.com" }],
     outside: "example.com",

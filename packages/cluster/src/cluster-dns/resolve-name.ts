@@ -27,7 +27,7 @@ const maxAliases = 8;
 
 const podName = new RegExp(`^(?:(\\d+-\\d+-\\d+-\\d+)\\.)?[a-z0-9-]+\\.pod\\.${clusterDomain.replace(".", "\\.")}$`);
 
-/** Looks up a name. Names outside of the cluster, and their reverse names, are left to other name servers. */
+/** Looks up a name. Names outside the cluster, and their reverse names, are left to other name servers. */
 export function resolveName(index: NameIndex, networks: OwnNetworks, name: string, type: string): Resolution {
   const answers: Answer[] = [];
   let current = plainName(name);

@@ -175,7 +175,7 @@ class WatchingCollector implements GarbageCollector {
     }));
   }
 
-  /** Edits a list in the metadata; the server rejects the patch if the object has changed meanwhile. */
+  /** Edits a list in the metadata; the server rejects the patch if the object has changed in the meantime. */
   async #change(
     node: GraphNode,
     signal: AbortSignal,

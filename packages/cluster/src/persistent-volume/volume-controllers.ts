@@ -19,7 +19,7 @@ function byClaim(pod: DeepReadonly<KubernetesObject>): readonly string[] {
 
 /** Options of {@link createVolumeControllers}. */
 export interface VolumeControllerOptions {
-  /** Directory for volumes, one subdirectory per claim uid. Nothing outside of it is ever removed. */
+  /** Directory for volumes, one subdirectory per claim uid. Nothing outside it is ever removed. */
   readonly directory: string;
   /** Removes a directory recursively; a missing one is not an error. Default: on this machine's file system. */
   readonly removeDirectory?: (path: string) => Promise<void>;

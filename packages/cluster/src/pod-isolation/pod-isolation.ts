@@ -200,7 +200,7 @@ async function admitEphemeralContainers(
   if (handler !== undefined && handler !== processHandler && !usesHostPath(spec)) return;
   const needed = className !== undefined && handler === processHandler ? className : processHandler;
   if (!isDelegate(request.user) && options.mayUse(request.user, needed)) return;
-  const reason = `ephemeral containers in a process of the node, or beside hostPath volumes, require verb "use" on runtimeclasses.node.k8s.io`;
+  const reason = `ephemeral containers in a process of the node, or next to hostPath volumes, require verb "use" on runtimeclasses.node.k8s.io`;
   throw rejected(pod, request, `${reason} ${JSON.stringify(needed)}`);
 }
 

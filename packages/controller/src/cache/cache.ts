@@ -20,7 +20,7 @@ export interface Cache {
   get<T extends KubernetesObject>(type: ResourceType<T>, key: ObjectKey): Stored<T> | undefined;
   list<T extends KubernetesObject>(type: ResourceType<T>, options?: CacheListOptions): readonly Stored<T>[];
   /**
-   * Waits until the cache has this version of the object or a later one. Use it to read your own write outside of a reconcile: in a
+   * Waits until the cache has this version of the object or a later one. Use it to read your own write outside a reconcile: in a
    * trigger, a server, a program's main or a test. A reconcile does not need it, because it starts only after the cache has the writes of
    * the previous reconcile for its request. Resolves immediately if the cache never holds the object, because its namespace or
    * labels are not selected.

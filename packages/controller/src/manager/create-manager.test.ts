@@ -96,7 +96,7 @@ describe("manager", () => {
     expect(server.openWatches).toBe(0);
   });
 
-  test("does not reconcile a request again before the cache shows its writes, and occupies no worker meanwhile", async () => {
+  test("does not reconcile a request again before the cache shows its writes, and occupies no worker in the meantime", async () => {
     const seen: (string | undefined)[] = [];
     await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
     await client.create(robotType, { metadata: { namespace: "a", name: "r2" } });

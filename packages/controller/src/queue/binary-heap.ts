@@ -1,6 +1,6 @@
 /** An element of a {@link BinaryHeap}. It stores its index, so that it can be moved and removed without a search. */
 export interface HeapElement {
-  /** Written by the heap; -1 outside of a heap. An element is in at most one heap. */
+  /** Written by the heap; -1 outside a heap. An element is in at most one heap. */
   heapIndex: number;
 }
 

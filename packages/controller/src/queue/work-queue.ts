@@ -150,7 +150,7 @@ export class WorkQueue<T> {
     return { value: entry.value, priority: entry.priority };
   }
 
-  /** Marks an item as done. If it was added again meanwhile, it becomes ready. */
+  /** Marks an item as done. If it was added again in the meantime, it becomes ready. */
   done(value: T): void {
     const id = this.#options.idOf(value);
     const entry = this.#entries.get(id);

@@ -19,7 +19,7 @@ export interface ProgramGroup {
 /** Creates a group where possible, and returns the hierarchies with it as the parent. Throws `Unsupported` for an invalid name. */
 export function enterProgramGroup(hierarchies: readonly CgroupHierarchy[], group: ProgramGroup): readonly CgroupHierarchy[] {
   if (!/^\w[\w.@:-]*$/.test(group.name)) {
-    throw new ExecutionError("Unsupported", `group.name: ${JSON.stringify(group.name)} must be the name of a folder`);
+    throw new ExecutionError("Unsupported", `group.name: ${JSON.stringify(group.name)} must be the name of a directory`);
   }
   const grouped = hierarchies.flatMap((hierarchy): readonly CgroupHierarchy[] => {
     const parent = join(hierarchy.parent, group.name);

@@ -44,7 +44,7 @@ export const defaultNamespace = "keelson";
 /** Default of {@link ContainerdOptions.snapshotter}. */
 export const defaultSnapshotter = "overlayfs";
 
-/** Connects to containerd and creates our namespace if needed. Throws `Unsupported` if containerd does not answer. */
+/** Connects to containerd and creates our namespace if needed. Throws `Unsupported` if containerd does not respond. */
 export async function openContainerd(options: ContainerdOptions): Promise<ContainerdApi> {
   const { socket = defaultContainerdSocket, namespace = defaultNamespace } = options;
   const api = createContainerdApi(socket, namespace);
@@ -54,7 +54,7 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
     if (!failedWith(error, Code.AlreadyExists)) {
       throw new ExecutionError(
         "Unsupported",
-        `containerd does not answer on ${socket}: ${describeError(error)}; check that it is running and that this user may access it`,
+        `containerd does not respond on ${socket}: ${describeError(error)}; check that it is running and that this user may access it`,
         { cause: error },
       );
     }
@@ -78,7 +78,7 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
  *
  * **Environment**: the image's, overridden by the spec's; the runtime adds HOME if it is missing.
  *
- * **Needs** root and containerd 1.6 or newer with runc. **Errors**: `Unsupported` if containerd does not answer.
+ * **Needs** root and containerd 1.6 or newer with runc. **Errors**: `Unsupported` if containerd does not respond.
  */
 export async function createContainerdDriver(options: ContainerdDriverOptions): Promise<Driver> {
   const api = await openContainerd(options);

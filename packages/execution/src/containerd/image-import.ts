@@ -43,7 +43,7 @@ const chunkBytes = 1024 * 1024;
 /** How long the content of an unfinished import is protected from garbage collection. */
 const leaseMs = 24 * 3600 * 1000;
 
-/** Opens containerd's images. Throws `Unsupported` if containerd does not answer. */
+/** Opens containerd's images. Throws `Unsupported` if containerd does not respond. */
 export async function openContainerdImages(
   options: ContainerdOptions & { readonly random: () => number; readonly now: () => number },
 ): Promise<ContainerdImages> {

@@ -42,7 +42,7 @@ export const cgroupViewRules = (
       assert.match(await text(after.stdout), cpuShares === undefined ? /^/ : /^(?:456|54|18)\n/);
     }),
   ),
-  rule("shows no cgroups to a program that does not ask for them", async (driver) => {
+  rule("shows no cgroups to a program that does not request them", async (driver) => {
     const program = await driver.start({ id: "a", command: ["sleep", "600"], limits, isolation: {} });
     const session = await program.exec({ command: shell("ls -A /sys/fs/cgroup 2>/dev/null; true") });
     assert.equal(await text(session.stdout), "");

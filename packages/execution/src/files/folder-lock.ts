@@ -72,7 +72,7 @@ export async function lockFolder(dir: string, random: () => number): Promise<Fol
     const last = generations(dir)[0] ?? 0;
     const holder = liveHolder(dir, last);
     if (holder !== undefined) {
-      throw new ExecutionError("FolderInUse", `${dir} is in use by process ${holder.pid}; stop it or use another folder`);
+      throw new ExecutionError("FolderInUse", `${dir} is in use by process ${holder.pid}; stop it or use another directory`);
     }
     const mine = last + 1;
     const path = join(dir, `.lock-${mine}`);

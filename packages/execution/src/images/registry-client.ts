@@ -92,7 +92,7 @@ export function createRegistryClient(
 function pullError(status: number, name: string, account: RegistryCredentials | undefined): ImageError {
   const refused = `the registry denies ${account === undefined ? "anonymous access; configure an account" : `access to ${account.username}`}`;
   if (status === 401 || status === 403) return new ImageError("Unavailable", `cannot pull ${name}: ${refused}`);
-  const why = status === 404 ? "image not found" : `the registry answered with status ${status}`;
+  const why = status === 404 ? "image not found" : `the registry responded with status ${status}`;
   return new ImageError("Unavailable", `cannot pull ${name}: ${why}`);
 }
 

@@ -48,7 +48,7 @@ const pauseMs = 200;
 const maxRotationLooks = 5;
 
 /**
- * Reads a log of a program, beginning with the rotated files, without a gap or a repetition when it is rotated meanwhile. A reader that is so late
+ * Reads a log of a program, beginning with the rotated files, without a gap or a repetition when it is rotated in the meantime. A reader that is so late
  * that rotation has removed what it would read next continues with the oldest line that is kept.
  */
 export async function* readLog(

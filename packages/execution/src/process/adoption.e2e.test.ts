@@ -197,7 +197,7 @@ test("adopts programs of a supervisor that was killed with its whole cgroup", as
   }
 });
 
-test("keeps programs that were started outside of the group, and removes the group when it is empty", async () => {
+test("keeps programs that were started outside the group, and removes the group when it is empty", async () => {
   const group = { name: `keelson-pods-${basename(base)}`, cpuShares: 2048 };
   const options = { clock: systemClock, random: Math.random };
   const limits = { memoryBytes: 1 << 28, cpuShares: 512 };

@@ -35,7 +35,7 @@ export class LaunchContexts {
   /** Whether the caller named the parent cgroup. */
   readonly hasOwnParent: boolean;
   readonly #options: LaunchContextsOptions;
-  /** That of programs which an earlier version started outside of the group. */
+  /** That of programs which an earlier version started outside the group. */
   readonly #former: LaunchContext;
 
   constructor(options: LaunchContextsOptions) {

@@ -136,7 +136,7 @@ export class LaunchedProcess implements LaunchedProgram {
     const { spec, folder } = this.#request;
     const { wrapping } = this.#context;
     if (exec.user !== undefined && wrapping.join === undefined)
-      throw new ExecutionError("Unsupported", "user: requires the driver bubblewrap or containerd");
+      throw new ExecutionError("Unsupported", "user: requires the bubblewrap or containerd driver");
     const user = hostUser(spec);
     const cwd = spec.cwd ?? folder.work;
     const env = { PATH: defaultPath, ...withoutExec({ ...spec.env, ...exec.env }) };

@@ -49,7 +49,7 @@ export class PauseSwitch {
       this.#isPaused = false;
       return;
     }
-    // Before it is frozen, so that no command starts meanwhile.
+    // Before it is frozen, so that no command starts in the meantime.
     const wasPaused = this.#isPaused;
     this.#isPaused = true;
     try {
@@ -58,7 +58,7 @@ export class PauseSwitch {
       this.#isPaused = wasPaused;
       throw error;
     }
-    // It was stopped meanwhile.
+    // It was stopped in the meantime.
     if (this.#running() === undefined) await this.release(launched);
   }
 }

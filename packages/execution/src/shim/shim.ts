@@ -167,7 +167,7 @@ export interface Shim {
   readonly staged: Promise<void>;
   /** Releases the program; resolves when it is about to be executed, or the shim has exited. */
   release(): Promise<void>;
-  /** Releases a slot that does not answer. */
+  /** Releases a slot that does not respond. */
   open(): void;
   /** Makes the shim exit without running anything. */
   abandon(): void;

@@ -204,7 +204,7 @@ export class WarmSlots implements WarmPrograms {
       const prepared = await launcher.prepareSlot?.(request, shape);
       if (prepared === undefined) throw new ExecutionError("Unsupported", "this driver has no warm slots");
       this.#add(shape, folder, prepared);
-      // The plan may have changed meanwhile. Listeners must not count a slot of an earlier plan as ready.
+      // The plan may have changed in the meantime. Listeners must not count a slot of an earlier plan as ready.
       for (const slot of this.#surplus()) this.#discard(slot);
       this.#refills.count += 1;
       this.#refills.totalMs += clock.monotonic() - began;
@@ -233,7 +233,7 @@ export class WarmSlots implements WarmPrograms {
       },
     };
     this.#ready.push(slot);
-    // Its image or settings are broken, or something outside of this process has ended it.
+    // Its image or settings are broken, or something outside this process has ended it.
     void prepared.ended.then(() => {
       if (!this.#ready.includes(slot)) return;
       const message = readErrorTail(folder, { id: basename(folder.path), command: ["true"] }).trim();

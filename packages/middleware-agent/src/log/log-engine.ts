@@ -11,7 +11,7 @@ export interface LogFile {
 
 /** Options of {@link LogEngine.next}. */
 export interface ReadLogOptions {
-  /** If the next file does not exist any more: the oldest one that does. */
+  /** If the next file no longer exists: the oldest one that does. */
   readonly skipMissing?: boolean;
   readonly signal?: AbortSignal;
 }
@@ -23,7 +23,7 @@ export interface LogEngine {
   /**
    * Waits for the first complete file that was not confirmed, on the primary. At first that is the oldest one that exists.
    *
-   * **Errors**: an `AgentError` with code `LogMissing` if that file does not exist any more, or with code `SnapshotFailed` if this
+   * **Errors**: an `AgentError` with code `LogMissing` if that file no longer exists, or with code `SnapshotFailed` if this
    * server is not a primary.
    */
   next(options?: ReadLogOptions): Promise<LogFile>;

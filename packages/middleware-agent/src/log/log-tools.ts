@@ -84,7 +84,7 @@ async function* snapshotOf(iterator: AsyncIterator<RecoverData>, sizeBytes: numb
 async function* fileOf(iterator: AsyncIterator<RecoverData>): AsyncGenerator<Uint8Array> {
   for (;;) {
     const { done, value } = await iterator.next();
-    if (done === true) throw new AgentError("SnapshotFailed", "a file of the log ended too early");
+    if (done === true) throw new AgentError("SnapshotFailed", "a log file ended too early");
     if (value.data.length > 0) yield value.data;
     if (value.fileEnd) return;
   }

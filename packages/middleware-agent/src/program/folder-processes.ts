@@ -30,7 +30,7 @@ export async function killProcessesIn(folders: readonly string[], clock: Clock):
       try {
         process.kill(pid, "SIGKILL");
       } catch {
-        // It has ended meanwhile.
+        // It has ended in the meantime.
       }
     }
     await sleep(clock, pollMs);

@@ -29,7 +29,7 @@ async function processes(): Promise<readonly Found[]> {
       const command = (await readFile(`/proc/${pid}/cmdline`, "utf8")).replaceAll("\0", " ");
       return { pid: Number(pid), parent: Number(parent), group: Number(group), command };
     } catch {
-      // It has ended meanwhile.
+      // It has ended in the meantime.
       return undefined;
     }
   };

@@ -1,5 +1,5 @@
 /**
- * The program does not answer, or rejected a request of its engine. An engine rejects with it, or with a subclass, whenever the outcome is not
+ * The program does not respond, or rejected a request of its engine. An engine rejects with it, or with a subclass, whenever the outcome is not
  * known; the agent then answers the RPC with `ABORTED`, which callers tell apart from an agent that cannot be reached.
  */
 export class ProgramError extends Error {

@@ -9,7 +9,7 @@ function guardsOf(pid: number): readonly string[] {
     try {
       return /^\d+$/.test(name) && readFileSync(`/proc/${name}/cmdline`, "utf8").includes(`\0keelson-guard\0${pid}\0`);
     } catch {
-      // It has ended meanwhile.
+      // It has ended in the meantime.
       return false;
     }
   });

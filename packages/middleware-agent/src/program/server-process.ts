@@ -111,7 +111,7 @@ export class ServerProcess {
   kill(): void {
     const { pid } = this.#child ?? {};
     if (this.#options.killsChildren === true && pid !== undefined && this.#failure === undefined) {
-      // It must not start more of them meanwhile.
+      // It must not start more of them in the meantime.
       this.#child?.kill("SIGSTOP");
       for (const child of childrenOf(pid)) killIfRunning(child);
     }
@@ -155,7 +155,7 @@ function killIfRunning(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It has ended meanwhile.
+    // It has ended in the meantime.
   }
 }
 
@@ -172,7 +172,7 @@ function parentOf(pid: number): number | undefined {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
   } catch {
-    // It has ended meanwhile.
+    // It has ended in the meantime.
     return undefined;
   }
 }

@@ -4,7 +4,7 @@ import { leaseTimes } from "./lease-times.ts";
 
 /** What an agent sees of its own program. */
 export interface ProgramView {
-  /** `other`: it was restarted and has no role, or does not answer. */
+  /** `other`: it was restarted and has no role, or does not respond. */
   readonly role: "primary" | "replica" | "other";
   readonly offset: number;
   /** Whether the program rejects all writes. */
@@ -43,7 +43,7 @@ export function dutyOf(state: LeaseState, program: ProgramView, now: number): Du
   const isWaiting = tenure.formation === "waiting";
   if (isPrimary) return isWaiting ? "form" : mayWrite(state, now) ? "renew" : "step-down";
   if (renewedAt(state) !== undefined && tenure.isPromoted !== true) return mayWrite(state, now) ? "promote" : "give-up";
-  // Promoted, and then fenced by another agent. A program that does not answer cannot be fenced: its guard ends it in time.
+  // Promoted, and then fenced by another agent. A program that does not respond cannot be fenced: its guard ends it in time.
   if (tenure.isPromoted === true) {
     if (program.role !== "other") return "step-down";
     // No other Pod can be elected while the primary waits, and no guard would end its program.

@@ -249,7 +249,7 @@ export class LeaseKeeper {
       others.map(async ([name, host]) => {
         const answer = await peers.request(host, { ...request, host: own });
         if (answer !== undefined) onAnswer(name, answer);
-        return answer === undefined ? `${name} does not answer` : answer.reason;
+        return answer === undefined ? `${name} does not respond` : answer.reason;
       }),
     );
     return answers.filter((each) => each !== undefined);

@@ -23,7 +23,7 @@ export interface Promised {
 
 /** What an agent remembers across restarts. */
 export interface LeaseRecord {
-  /** Must be durable before the agent answers. */
+  /** Must be durable before the agent responds. */
   readonly promised: Promised;
   /** Need not be durable: it matters while agents restart, not when their machines do. */
   readonly reported: number;

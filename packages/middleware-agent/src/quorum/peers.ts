@@ -13,7 +13,7 @@ export type PeerRequest = (LeaseRequest | (Pick<LeaseRequest, "from"> & { readon
 
 /** The agents of the other Pods. */
 export interface Peers {
-  /** Resolves to undefined if the agent does not answer in time. */
+  /** Resolves to undefined if the agent does not respond in time. */
   request(host: string, request: PeerRequest): Promise<LeaseAnswer | undefined>;
   close(): void;
 }

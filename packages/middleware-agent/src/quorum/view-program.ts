@@ -1,7 +1,7 @@
 import type { EngineRole, FencedEngine } from "../engine.ts";
 import type { ProgramView } from "./duty.ts";
 
-/** The state of a program; both fields are undefined if it does not answer. */
+/** The state of a program; both fields are undefined if it does not respond. */
 export interface ViewedProgram {
   readonly role: EngineRole | undefined;
   readonly program: ProgramView | undefined;

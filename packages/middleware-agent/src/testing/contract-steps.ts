@@ -27,7 +27,7 @@ export class Pods {
     return sleep(this.#clock, pollMs);
   }
 
-  /** Waits until a condition holds. A program that does not answer is asked again. */
+  /** Waits until a condition holds. A program that does not respond is asked again. */
   async until(what: string, isReached: () => Promise<boolean>): Promise<void> {
     const deadline = this.#clock.monotonic() + timeoutMs;
     for (;;) {

@@ -58,7 +58,7 @@ export const metricCases: readonly PodCase[] = [
     },
   },
   {
-    title: "reports that a killed program does not answer",
+    title: "reports that a killed program does not respond",
     pods: 1,
     async run(pods) {
       if (pods.at(0).engine.metrics === undefined) return;

@@ -31,7 +31,7 @@ class SimulatedProgram implements FencedEngine {
   start = (): Promise<void> => Promise.resolve();
 
   async role(): Promise<EngineRole> {
-    if (!this.isUp) throw new Error("the program does not answer");
+    if (!this.isUp) throw new Error("the program does not respond");
     const primary = this.#group.programAt(this.primaryHost);
     const isInSync = this.role_ !== "replica" || (primary?.isUp === true && !this.#group.isCut(this.#host, this.primaryHost));
     const info = { primaryHost: this.primaryHost, offset: String(this.offset), epoch: String(this.epoch) };
@@ -68,7 +68,7 @@ class SimulatedProgram implements FencedEngine {
   }
 
   async fenceWrites(): Promise<void> {
-    if (!this.isUp) throw new Error("the program does not answer");
+    if (!this.isUp) throw new Error("the program does not respond");
     this.isFenced_ = true;
   }
 

@@ -34,7 +34,7 @@ export function snapshotsOf(pods: Pods, index: number): SnapshotEngine | undefin
   return pods.at(index).engine.snapshots;
 }
 
-/** Awaits an action, and returns the different roles that a Pod reports meanwhile: the message of its error if it does not answer. */
+/** Awaits an action, and returns the different roles that a Pod reports in the meantime: the message of its error if it does not respond. */
 async function withRoles<T>(
   pods: Pods,
   index: number,

@@ -83,7 +83,7 @@ describe("agents of one App", () => {
     expect(await ask(connectTo(await startServer(require), () => undefined))).toMatch(/refused|closed/);
   });
 
-  it("use rotated certificates for new connections, and trust both authorities meanwhile", async () => {
+  it("use rotated certificates for new connections, and trust both authorities in the meantime", async () => {
     const [first, second] = [await authority(), await authority()];
     const both = { authorities: first.certificate + second.certificate };
     const server = await startServer({ ...(await identityOf(first, "a")), ...both });

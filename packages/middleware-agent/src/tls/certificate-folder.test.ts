@@ -47,7 +47,7 @@ it("loads new certificates, keeps the current ones while those mounted cannot be
         folder: opened,
         initial: opened.current,
         apply() {
-          if (failures-- > 0) throw new Error("the program does not answer");
+          if (failures-- > 0) throw new Error("the program does not respond");
           applied.push(opened.current);
         },
       },

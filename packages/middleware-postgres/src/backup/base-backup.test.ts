@@ -69,7 +69,7 @@ describe("a base backup", () => {
       { ...complete, backup_manifest: manifestOf(files).replace('"Size": 3000', '"Size": 3001') },
       /its checksum does not match/,
     ],
-    ["a file outside of the data directory", { "../../etc/passwd": "x", ...complete }, /outside of the data directory/],
+    ["a file outside the data directory", { "../../etc/passwd": "x", ...complete }, /outside the data directory/],
   ])("is refused with %s", async (_, entries, message) => {
     await expect(read(entries)).rejects.toThrow(message);
   });

@@ -79,10 +79,10 @@ function compare({ files }: BackupManifest, found: ReadonlyMap<string, ManifestF
   for (const path of found.keys()) if (!files.has(path)) throw failed(`${path} is not in the manifest`);
 }
 
-/** Paths outside of the data directory are refused. */
+/** Paths outside the data directory are refused. */
 function checkedName(name: string): string {
   const path = posix.normalize(name).replace(/\/$/, "");
-  if (path.startsWith("/") || path === ".." || path.startsWith("../")) throw failed(`${name} is outside of the data folder`);
+  if (path.startsWith("/") || path === ".." || path.startsWith("../")) throw failed(`${name} is outside the data directory`);
   return path;
 }
 

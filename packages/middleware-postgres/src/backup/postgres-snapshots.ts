@@ -39,7 +39,7 @@ export class PostgresSnapshots implements SnapshotEngine {
   async *snapshot(): AsyncGenerator<Uint8Array | SnapshotSummary> {
     const { server, engine, isAdmitted } = this.#options;
     if (!server.isRunning || !isAdmitted())
-      throw new AgentError("SnapshotFailed", "this server has no data and no role at present");
+      throw new AgentError("SnapshotFailed", "this server currently has no data and no role");
     const programVersion = await server.version();
     const source = { files: server.files, address: server.connection.address, id: `${process.pid}_${this.#count++}` };
     const copy = new PassThrough({ highWaterMark: 1_048_576 });
@@ -86,7 +86,7 @@ export class PostgresSnapshots implements SnapshotEngine {
       return await this.#outcomeOf(() => this.#load(files.data.incoming, data, options));
     } finally {
       await this.#clear().catch((error: unknown) =>
-        this.#options.engine.log.warn({ err: error }, "could not delete what a load left"),
+        this.#options.engine.log.warn({ err: error }, "could not clean up after a load"),
       );
       this.#hasLoad = false;
     }
@@ -147,7 +147,7 @@ export class PostgresSnapshots implements SnapshotEngine {
   }
 }
 
-/** A server that does not answer cannot be backed up. */
+/** A server that does not respond cannot be backed up. */
 async function* snapshotOf(data: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
     yield* data;

@@ -142,6 +142,6 @@ async function untilRecovered(child: ServerProcess, { files, port, password, clo
 /** The server's own reason, without the lines around it. */
 function messageOf(failure: string): string {
   const reasons = failure.split("\n").flatMap((line) => /(?:FATAL|PANIC):\s+(.*)$/.exec(line)?.[1] ?? []);
-  // Connections of the agent are refused meanwhile.
+  // Connections of the agent are refused in the meantime.
   return reasons.find((reason) => !reason.startsWith("the database system is ")) ?? failure;
 }

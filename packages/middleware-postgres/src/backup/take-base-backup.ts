@@ -17,7 +17,7 @@ export interface BackupSource {
 }
 
 /**
- * Streams a base backup with the log that it needs: a tar archive with a manifest. A temporary slot keeps the log meanwhile.
+ * Streams a base backup with the log that it needs: a tar archive with a manifest. A temporary slot keeps the log in the meantime.
  *
  * **Errors**: an `AgentError` with code `SnapshotFailed`.
  */

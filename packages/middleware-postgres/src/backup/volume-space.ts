@@ -1,6 +1,6 @@
 import { statfs } from "node:fs/promises";
 
-/** Log that the recovery and the running server write meanwhile. */
+/** Log that the recovery and the running server write in the meantime. */
 const reserveBytes = 64 * 1_048_576;
 
 /** Why a volume has no room for a copy of the data; undefined if it has. A full volume would end the running server. */

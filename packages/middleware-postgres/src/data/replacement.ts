@@ -12,7 +12,7 @@ interface Exchanged {
   stop(timeoutMs: number): Promise<boolean>;
 }
 
-/** The replacement of a primary's data. The server remains the primary of its Group meanwhile, but not without limit. */
+/** The replacement of a primary's data. The server remains the primary of its Group in the meantime, but not without limit. */
 export class Replacement {
   readonly #clock: Clock;
   #deadline: number | undefined;

@@ -64,8 +64,8 @@ it("does not claim to archive its log before its state is stored and the server 
   await expect(archive.setArchive(true)).rejects.toThrow();
   expect(archive.info).toEqual({ logArchive: "false" });
   await rm(`${stateFile()}.new`, { recursive: true });
-  failure = new Error("the server does not answer");
-  await expect(archive.setArchive(true)).rejects.toThrow("does not answer");
+  failure = new Error("the server does not respond");
+  await expect(archive.setArchive(true)).rejects.toThrow("does not respond");
   failure = undefined;
   commands = [];
   expect(await archive.setArchive(true)).toEqual({ ok: true });

@@ -108,7 +108,7 @@ export class LogArchive implements LogEngine {
       return { ok: false, error: "archive_mode, archive_command or archive_library is set in the App's parameters" };
     await this.#changes.run(async () => {
       const { isEnabled: wasEnabled, archived, before = archived } = this.#state;
-      // Another directory may follow, so the archive begins again. What was archived before shows whether log is lost meanwhile.
+      // Another directory may follow, so the archive begins again. What was archived before shows whether log is lost in the meantime.
       if (isEnabled !== wasEnabled) await this.#save({ isEnabled, archived: nothingArchived, before });
       await this.#applyCommand();
     });
@@ -131,7 +131,7 @@ export class LogArchive implements LogEngine {
       if (next.kind === "waiting") continue;
       if (next.kind === "missing") {
         if (!skipMissing || next.oldest === undefined)
-          throw new AgentError("LogMissing", `${next.name} does not exist any more: log between it and the next file is lost`);
+          throw new AgentError("LogMissing", `${next.name} no longer exists: log between it and the next file is lost`);
         start = next.oldest;
         const found = nextFile(archived, log, start);
         if (found.kind !== "file") continue;
@@ -261,7 +261,7 @@ export class LogArchive implements LogEngine {
   }
 }
 
-/** Reads a file of the log. Rejects if the server has reused it meanwhile. */
+/** Reads a file of the log. Rejects if the server has reused it in the meantime. */
 async function* readLogFile({ files }: ArchivingServer, name: string): AsyncGenerator<Uint8Array> {
   const path = join(files.data.path, "pg_wal", name);
   const before = await stat(path);
@@ -270,7 +270,7 @@ async function* readLogFile({ files }: ArchivingServer, name: string): AsyncGene
   const segment = parseSegment(name);
   // Each page names its position.
   const isIntact = segment === undefined || Number(data.readBigUInt64LE(8)) === startOf(segment.number);
-  if (after?.ino !== before.ino || !isIntact) throw new AgentError("LogMissing", `${name} does not exist any more`);
+  if (after?.ino !== before.ino || !isIntact) throw new AgentError("LogMissing", `${name} no longer exists`);
   for (let at = 0; at < data.length; at += chunkBytes) yield data.subarray(at, at + chunkBytes);
 }
 

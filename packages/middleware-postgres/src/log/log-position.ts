@@ -33,7 +33,7 @@ export interface AvailableLog {
   readonly current: number;
 }
 
-/** The next file to archive. `missing`: it does not exist any more; `oldest` is the first that does. */
+/** The next file to archive. `missing`: it no longer exists; `oldest` is the first that does. */
 export type NextFile =
   | { readonly kind: "file"; readonly name: string; readonly archived: Archived }
   | { readonly kind: "waiting" }

@@ -10,7 +10,7 @@ const timeoutMs = 2_000;
 
 const up = (value: 0 | 1): ProgramMetric => ({
   name: "pg_up",
-  help: "Whether the server answers",
+  help: "Whether the server responds",
   type: "gauge",
   samples: [{ labels: {}, value }],
 });
@@ -26,7 +26,7 @@ export class MetricsReader {
     this.#clock = clock;
   }
 
-  /** `pg_up 0` alone if the server does not answer. Metrics that cannot be read within 2 s are left out. */
+  /** `pg_up 0` alone if the server does not respond. Metrics that cannot be read within 2 s are left out. */
   readonly read = (): Promise<readonly ProgramMetric[]> => {
     this.#reading ??= readMetrics(this.#address, this.#clock).finally(() => {
       this.#reading = undefined;
@@ -59,7 +59,7 @@ async function readMetrics(address: PostgresAddress, clock: Clock): Promise<read
   return [up(1), ...found];
 }
 
-/** None if the server rejects the statement. Rejects if it does not answer. */
+/** None if the server rejects the statement. Rejects if it does not respond. */
 async function metricsOf(
   rowsOf: (text: string) => Promise<readonly Row[]>,
   query: MetricQuery,

@@ -41,7 +41,7 @@ export class Follower {
   }
 
   /**
-   * Starts to follow a primary. Does nothing if it is already working on that. `mayServe`: while the primary does not answer, clients and other
+   * Starts to follow a primary. Does nothing if it is already working on that. `mayServe`: while the primary does not respond, clients and other
    * agents may read the local data.
    */
   follow(host: string, mayServe = false): void {

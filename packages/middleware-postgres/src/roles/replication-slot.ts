@@ -26,7 +26,7 @@ export function slotName(podName: string): string {
 
 /**
  * Makes a primary keep the log that a replica has not received, up to `max_slot_wal_keep_size`. Resolves to the slot; undefined if the primary
- * has no room for one, so that only `wal_keep_size` is kept. Rejects with a `PostgresError` if it does not answer.
+ * has no room for one, so that only `wal_keep_size` is kept. Rejects with a `PostgresError` if it does not respond.
  */
 export async function ensureSlot(primary: PostgresConnection, name: string, log: Logger): Promise<string | undefined> {
   try {
@@ -48,7 +48,7 @@ export async function dropSlots(connection: Pick<LocalConnection, "one">): Promi
   await connection.one(`SELECT count(pg_drop_replication_slot(slot_name))::text FROM pg_replication_slots WHERE ${isUnused}`);
 }
 
-/** Drops the slot of a replica that does not return. Does nothing if its primary does not answer: the log that a slot keeps is limited. */
+/** Drops the slot of a replica that does not return. Does nothing if its primary does not respond: the log that a slot keeps is limited. */
 export async function dropSlotAt(
   record: AssignmentRecord | undefined,
   { podName, clock, log, ...access }: SlotOwner,

@@ -16,7 +16,7 @@ test("an action that began earlier does not undo a newer assignment", async () =
   expect(() => store.require(older)).not.toThrow();
   await Promise.all([store.save(newer), store.save(older)]);
   expect(store.record).toBe(newer);
-  expect(() => store.require(older)).toThrow("epoch 3: another role was assigned meanwhile");
+  expect(() => store.require(older)).toThrow("epoch 3: another role was assigned in the meantime");
   const next = new RoleStore(home);
   await next.load();
   expect(next.record).toEqual(newer);
@@ -39,7 +39,7 @@ test("an action does not undo its own assignment epoch that was recorded after i
   await store.save(began);
   await Promise.all([store.save(meanwhile), store.save(promotion, began)]);
   expect(store.record).toBe(meanwhile);
-  expect(() => store.require(promotion)).toThrow("epoch 3: another role was assigned meanwhile");
+  expect(() => store.require(promotion)).toThrow("epoch 3: another role was assigned in the meantime");
   await store.save(promotion, meanwhile);
   expect(() => store.require(promotion)).not.toThrow();
 });

@@ -20,13 +20,13 @@ export class RoleStore {
     this.#record = (await readJson(this.#file)) as AssignmentRecord | undefined;
   }
 
-  /** Throws if `assignment` is not the record: another role was assigned meanwhile, or its own is older. */
+  /** Throws if `assignment` is not the record: another role was assigned in the meantime, or its own is older. */
   require(assignment: AssignmentRecord): void {
     if (this.#record === assignment) return;
-    throw new AgentError("ProgramExited", `epoch ${assignment.epoch}: another role was assigned meanwhile`);
+    throw new AgentError("ProgramExited", `epoch ${assignment.epoch}: another role was assigned in the meantime`);
   }
 
-  /** Writes one record after the other. With `expected`, does nothing if another assignment was recorded meanwhile. */
+  /** Writes one record after the other. With `expected`, does nothing if another assignment was recorded in the meantime. */
   save(next: AssignmentRecord, expected?: AssignmentRecord): Promise<void> {
     const saved = this.#saving.then(async () => {
       if (this.#record !== (expected ?? this.#record)) return;

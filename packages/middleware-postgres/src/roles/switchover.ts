@@ -36,7 +36,7 @@ export async function switchOver(order: FailoverOrder, from: HandingOver): Promi
     ({ connection: peer } = await connectToPeer(target, from));
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
-    return { kind: "refused", error: `the target does not answer: ${error.message}` };
+    return { kind: "refused", error: `the target does not respond: ${error.message}` };
   }
   try {
     try {
@@ -54,7 +54,7 @@ export async function switchOver(order: FailoverOrder, from: HandingOver): Promi
     const end = await startFenced(server);
     const outcome = await promote(peer, { end, dataEnd, isClean }, order, from);
     if (outcome.ok) return { kind: "done" };
-    // Another agent may have promoted the target meanwhile.
+    // Another agent may have promoted the target in the meantime.
     const mayResume = (await isStandby(peer)) && (order.mayResume?.() ?? true);
     return { kind: "fenced", error: outcome.error, mayResume };
   } finally {
@@ -162,7 +162,7 @@ export async function fencePrimaryOf({ role, primaryHost: host }: AssignmentReco
     if (!(error instanceof PostgresError)) throw error;
     const cause = error.cause as { readonly code?: string } | undefined;
     if (cause?.code === "ECONNREFUSED" || (await isClosed(error, host, access))) return { ok: true };
-    return { ok: false, error: `the primary ${host} does not answer: ${error.message}`, mustTerminate: true };
+    return { ok: false, error: `the primary ${host} does not respond: ${error.message}`, mustTerminate: true };
   }
 }
 

@@ -17,7 +17,7 @@ const [maxCatchUpMs, electionTimeoutMs] = [10_000, 5_000];
 export interface Replicas {
   /** Addresses of the other ones. */
   readonly others: readonly string[];
-  /** How many the primary had, this one and those that do not answer included. Undefined: the available data is enough. */
+  /** How many the primary had, this one and those that do not respond included. Undefined: the available data is enough. */
   readonly replicas?: number | undefined;
 }
 
@@ -60,7 +60,7 @@ export async function prepareElection(
 /**
  * Receives the log that another replica has and this one lacks. The primary must not run: it was chosen by the amount of data that
  * replicas had before it was fenced, and commits that another replica has confirmed since were acknowledged. Fails
- * while an acknowledged commit may be on replicas that do not answer. Fails if the log does not arrive in time, and immediately if it cannot.
+ * while an acknowledged commit may be on replicas that do not respond. Fails if the log does not arrive in time, and immediately if it cannot.
  */
 async function catchUp({ others, replicas }: Replicas, timeoutMs: number, own: TakingOver): Promise<Outcome> {
   const { server, clock, log } = own;
@@ -85,14 +85,14 @@ async function catchUp({ others, replicas }: Replicas, timeoutMs: number, own: T
   return { ok: true };
 }
 
-/** Why acknowledged commits may be on replicas that do not answer. */
+/** Why acknowledged commits may be on replicas that do not respond. */
 function missingReplicas({ server, synchronous }: TakingOver, known: number, replicas: number | undefined): string | undefined {
   if (replicas === undefined) return undefined;
   const own = normalizeParameters(server.parameters)["synchronous_standby_names"] ?? "";
   const names = synchronous.strictest(own, replicas);
   const needed = neededReplicas(names, replicas);
   if (known >= needed) return undefined;
-  return `with synchronous_standby_names ${JSON.stringify(names)}, acknowledged commits may be on replicas that do not answer: ${needed} of ${replicas} must, and ${known} did`;
+  return `with synchronous_standby_names ${JSON.stringify(names)}, acknowledged commits may be on replicas that do not respond: ${needed} of ${replicas} must, and ${known} did`;
 }
 
 /** Why a replica must not take over: the peer must. */
@@ -106,7 +106,7 @@ interface ReachedPeer extends Peer {
   readonly login: Login;
 }
 
-/** Undefined if the server is not a standby or does not answer. */
+/** Undefined if the server is not a standby or does not respond. */
 async function peerAt(host: string, { log, ...access }: TakingOver): Promise<ReachedPeer | undefined> {
   try {
     const { connection: opened, login } = await connectToPeer(host, access);

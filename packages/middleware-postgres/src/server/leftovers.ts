@@ -24,7 +24,7 @@ export async function endLeftovers(
     try {
       process.kill(pid, attempt === 0 ? "SIGINT" : clock.monotonic() > deadline - timeoutMs / 2 ? "SIGQUIT" : 0);
     } catch {
-      // It has ended meanwhile.
+      // It has ended in the meantime.
     }
     await sleep(clock, pollMs);
   }

@@ -49,7 +49,7 @@ function fakeConnections(): void {
   });
 }
 
-it("completes a long statement although a status query times out meanwhile", async () => {
+it("completes a long statement although a status query times out in the meantime", async () => {
   fakeConnections();
   const connection = new LocalConnection(address);
   const promotion = connection.long("SELECT pg_promote()", 25_000);

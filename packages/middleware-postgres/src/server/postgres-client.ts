@@ -2,7 +2,7 @@ import { connect as connectSocket } from "node:net";
 import { type ProgramTls, ProgramError } from "@keelson/middleware-agent";
 import type pg from "pg";
 
-/** A server that does not answer (`Unreachable`), or that rejected a connection or a statement (`Refused`). */
+/** A server that does not respond (`Unreachable`), or that rejected a connection or a statement (`Refused`). */
 export class PostgresError extends ProgramError {
   override readonly name = "PostgresError";
   readonly code: "Refused" | "Unreachable";
@@ -24,7 +24,7 @@ export class PostgresError extends ProgramError {
     return this.sqlState === "28000" && routine === "ClientAuthentication";
   }
 
-  /** Whether the server answers that it has no TLS. The message is that of the driver. */
+  /** Whether the server responds that it has no TLS. The message is that of the driver. */
   get isWithoutTls(): boolean {
     return this.code === "Unreachable" && this.message.includes(withoutTls);
   }
@@ -223,7 +223,7 @@ export class LocalConnection {
     void opening?.then((opened) => opened.close()).catch(() => undefined);
   }
 
-  /** The connection, opened once for all statements that arrive meanwhile. */
+  /** The connection, opened once for all statements that arrive in the meantime. */
   async #current(): Promise<PostgresConnection> {
     if (this.#connection?.hasFailed === true) await this.close();
     if (this.#connection !== undefined) return this.#connection;

@@ -268,7 +268,7 @@ export class PostgresServer {
     try {
       await this.#config.write(this.#config.mode, { archiveCommand: "" });
       this.#loadedArchiveCommand = "";
-      // Without a connection: a server that does not answer must be stopped all the same.
+      // Without a connection: a server that does not respond must be stopped all the same.
       if (this.#pid !== undefined) process.kill(this.#pid, "SIGHUP");
     } catch (error) {
       this.#options.log.info({ err: error }, "could not pause the archive of the log");

@@ -5,7 +5,7 @@ import type { Replacement } from "../data/replacement.ts";
 /** Maximum lag of a replica that counts as in sync. */
 const maxLagBytes = 16 * 1_048_576;
 
-/** A server that does not answer for this long counts as failed. */
+/** A server that does not respond for this long counts as failed. */
 const stateTimeoutMs = 3_000;
 
 /**
@@ -61,7 +61,7 @@ export async function readState(connection: LocalConnection): Promise<ServerStat
 
 /**
  * Reads the state of a server; undefined if it does not run. A load stops and starts it, so a server whose data is being replaced is not
- * queried: its silence is not a failure. Once that takes too long, the server is queried; undefined if it does not answer, because it may
+ * queried: its silence is not a failure. Once that takes too long, the server is queried; undefined if it does not respond, because it may
  * recover its data. Rejects with a `PostgresError`.
  */
 export async function observeState(

@@ -56,7 +56,7 @@ export interface ApplyOptions {
 
 /**
  * Gives users of a primary their permissions and logins. All roles are created first: users can be members of one another in any order. Resolves to
- * why the server rejects one of them. Rejects with a `PostgresError` if it does not answer.
+ * why the server rejects one of them. Rejects with a `PostgresError` if it does not respond.
  */
 export async function applyUsers(
   users: readonly WantedUser[],
@@ -114,7 +114,7 @@ async function ownDatabase(name: string, owner: string, connection: Connection):
 
 /**
  * Ends the sessions of users that the App does not have any more, and drops their roles. A role that owns something or may use it is kept
- * without a login. Rejects with a `PostgresError` if the server does not answer.
+ * without a login. Rejects with a `PostgresError` if the server does not respond.
  */
 export async function removeUsers(users: readonly WantedUser[], connection: Connection, log: Logger): Promise<void> {
   const removed = rolesWithoutUser(

@@ -4,7 +4,7 @@ import { type Flag, type FlagValues, switchFlag, textFlag } from "../flags.ts";
 export const allNamespacesFlag = switchFlag({
   name: "all-namespaces",
   short: "A",
-  description: "objects of all namespaces; --namespace is ignored",
+  description: "list objects in all namespaces; --namespace is ignored",
 });
 
 /** `--selector` of commands that list objects. */
@@ -12,7 +12,7 @@ export const selectorFlag = textFlag({
   name: "selector",
   short: "l",
   value: "LABELS",
-  description: "only objects with these labels, such as app=web,env!=test",
+  description: "list only objects with these labels, such as app=web,env!=test",
 });
 
 /** `--watch` of commands that list objects. */

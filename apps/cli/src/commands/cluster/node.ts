@@ -44,7 +44,7 @@ const flags: readonly FlagDefinition[] = [
   {
     name: "address",
     value: "IP",
-    description: "address of this machine for the cluster and its Pods (default: the one on the way to the API server)",
+    description: "address of this machine for the cluster and its Pods (default: the one that routes to the API server)",
   },
   portOption,
   podRuntimeFlag,
@@ -62,7 +62,7 @@ const flags: readonly FlagDefinition[] = [
     description:
       "CA certificate that verifies the API server's client certificate (default: the one that the cluster publishes, if the user may read it)",
   },
-  { name: "taint", value: "KEY[=VALUE]:EFFECT", description: "taint of the Node when it is created", repeatable: true },
+  { name: "taint", value: "KEY[=VALUE]:EFFECT", description: "taint to set when the Node is created", repeatable: true },
   { ...logLevelFlag, description: "minimum level of log lines on standard error" },
   verboseFlag,
 ];

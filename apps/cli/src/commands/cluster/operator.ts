@@ -61,7 +61,7 @@ const ownFlags: readonly FlagDefinition[] = [
     name: "webhook-service",
     value: "NAME",
     description:
-      "Service in --namespace by which the API server reaches the admission webhooks, on port 443 (default: no webhooks)",
+      "Service in --namespace through which the API server reaches the admission webhooks, on port 443 (default: no webhooks)",
   },
   {
     name: "webhook-bind-address",
@@ -74,7 +74,7 @@ const ownFlags: readonly FlagDefinition[] = [
     name: "webhook-client-ca",
     value: "FILE",
     description:
-      "certificates of the authority of the API server's client certificate, without which admission reviews are rejected (default: none is required)",
+      "CA certificates that verify the API server's client certificate; admission reviews without a valid one are rejected (default: no client certificate is required)",
   },
   { name: "data-dir", value: "DIR", description: "directory for the operators' local files", default: ".keelson/operator" },
   logLevelFlag,

@@ -8,7 +8,7 @@ import { addFlag, flagValues } from "../../command-line.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
 import type { DefineCommand } from "../commands.ts";
 
-const timeoutFlag = durationFlag({ name: "timeout", description: "how long to wait until it has stopped", default: "60s" });
+const timeoutFlag = durationFlag({ name: "timeout", description: "how long to wait for it to stop", default: "60s" });
 
 /** Node.js offers no event for the exit of a process that is not a child. */
 const pollMs = 50;

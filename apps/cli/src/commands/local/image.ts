@@ -66,7 +66,7 @@ export const defineImageCommand: DefineCommand = (image) => {
   });
   add("pull <name>", "pull an image from its registry with the credentials of `docker login`", pullToStores);
   add("list", "list images", listImages);
-  add("delete <name>", "delete the name of an image; its files are deleted with its last name", deleteImage).alias("remove");
+  add("delete <name>", "delete an image name; the files are deleted with the last name", deleteImage).alias("remove");
 };
 
 async function openStores(flags: FlagValues): Promise<Stores> {

@@ -34,11 +34,11 @@ export const defineStorageCommand: DefineCommand = (storage, setExitCode) => {
     return command;
   };
   add("verify", "check all pages and checksums; exits with 3 if there is damage", verify);
-  add("repair", "keep everything intact and list what is lost; the damaged files are kept aside", repair);
-  add("backup <file>", "write the state of one resourceVersion to a file, also while `keelson up` runs", backup);
+  add("repair", "recover all intact data and list what is lost; the damaged files are set aside", repair);
+  add("backup <file>", "write a consistent backup to a file; works while `keelson up` is running", backup);
   addFlag(add("restore <file>", "restore a backup into an empty data directory", restore), {
     name: "force",
-    description: "replace existing data, which is kept aside",
+    description: "replace existing data, which is set aside",
   });
   add("compact", "return unused space of the database to the file system", compact);
 };

@@ -90,5 +90,5 @@ function readResult(output: string): SnapshotOutcome {
     .split("\n")
     .map((line) => line.replace(/^\[(offset \d+|info|additional info)\]\s*/, "").trim())
     .filter((line) => line !== "" && !/^(AUX FIELD|Selecting DB|Checking RDB|\d+ )/.test(line) && !line.startsWith("---"));
-  return { ok: false, error: lines.slice(0, 3).join("; ") || "the checker ended without a result" };
+  return { ok: false, error: lines.slice(0, 3).join("; ") || "the checker exited without a result" };
 }

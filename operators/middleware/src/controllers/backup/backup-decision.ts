@@ -117,7 +117,7 @@ function beginBackup(observed: BackupObservation, status: BackupStatus) {
   const maxLagBytes = lag === undefined ? defaultMaxLagBytes : quantityToBytes(lag);
   const source = chooseSource(candidates, group.group.status?.primary?.pod, maxLagBytes);
   if ("problem" in source) return source;
-  if (image === undefined) return { problem: `the Pod ${source.pod} does not exist any more` };
+  if (image === undefined) return { problem: `the Pod ${source.pod} no longer exists` };
   const { ip, ...rest } = source;
   status.source = rest;
   status.component = group.component;
@@ -177,7 +177,7 @@ function changed(backup: DeepReadonly<Backup>, status: BackupStatus): Effect | u
   return jsonEquals(status, backup.status ?? {}) ? undefined : { kind: "status", type: Backup, object: backup, status };
 }
 
-/** Deletes Pods that are not needed any more, except the current one. */
+/** Deletes Pods that are no longer needed, except the current one. */
 export function deletePods(pods: readonly DeepReadonly<PodObject>[], current: string | undefined): Effect[] {
   return pods
     .filter(({ metadata }) => metadata.name !== current && metadata.deletionTimestamp === undefined)

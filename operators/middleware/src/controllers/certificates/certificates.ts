@@ -189,7 +189,7 @@ const notes = {
   issue: "issued certificates",
   stage: "created the next authority, which clients must trust before it signs",
   promote: "the next authority signs; the previous one is trusted until its grace period ends",
-  drop: "the previous authority is not trusted any more",
+  drop: "the previous authority is no longer trusted",
 } as const;
 
 function factsOf(state: CertificateState, { hosts }: Subjects, now: number): CertificateFacts {
@@ -205,7 +205,7 @@ function factsOf(state: CertificateState, { hosts }: Subjects, now: number): Cer
   };
 }
 
-/** Records a state, unless another one was recorded meanwhile. Resolves to whether it was recorded. */
+/** Records a state, unless another one was recorded in the meantime. Resolves to whether it was recorded. */
 async function record(
   app: DeepReadonly<App>,
   recorded: DeepReadonly<SecretObject> | undefined,

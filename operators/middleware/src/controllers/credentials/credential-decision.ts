@@ -11,7 +11,7 @@ export interface CredentialObservation {
   readonly users: ReadonlyMap<string, readonly string[]>;
   /** Passwords by user. Users whose Secret is missing are missing. */
   readonly secrets: ReadonlyMap<string, StoredPassword>;
-  /** What the Pods report. Undefined: the Pod does not answer, or its program has no users. */
+  /** What the Pods report. Undefined: the Pod does not respond, or its program has no users. */
   readonly pods: readonly (ReportedCredentials | undefined)[];
   /** Random id of a state that does not continue the recorded one. */
   readonly newId: string;

@@ -28,7 +28,7 @@ import { createVerifiers } from "./create-verifiers.ts";
 import { type CredentialPod, sendCredentials } from "./send-credentials.ts";
 
 const defaultGraceMs = 3_600_000;
-/** Pods that do not answer are asked again when their Group reports a change, and after this time. */
+/** Pods that do not respond are asked again when their Group reports a change, and after this time. */
 const retryMs = 30_000;
 
 /** Creates the controller of the users and passwords of Apps. Users and this controller write passwords into Secrets; nothing else does. */

@@ -49,7 +49,7 @@ describe("the rotation of the token of the agents", () => {
     expect(accepted).toEqual([[hashOf("second")], [hashOf("second")]]);
   });
 
-  it("waits for an agent that does not answer", () => {
+  it("waits for an agent that does not respond", () => {
     const token = { password: "first", nextPassword: "second" };
     const observed = { token, graceMs, now: 0, newId: "id" };
     const recorded = decideTokens({ ...observed, state: undefined, pods: [] });

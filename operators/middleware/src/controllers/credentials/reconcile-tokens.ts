@@ -18,14 +18,14 @@ import {
 import { type ReadSecret, textOf, writeSecret } from "./password-secret.ts";
 
 const user = "default";
-/** Agents that do not answer are asked again after this time. */
+/** Agents that do not respond are asked again after this time. */
 const retryMs = 30_000;
 
 /** A Pod and the tokens that its agent accepts. */
 export interface TokenPod {
   readonly name: string;
   readonly ip: string | undefined;
-  /** Undefined if its agent does not answer, or is of an earlier release. */
+  /** Undefined if its agent does not respond, or is of an earlier release. */
   readonly tokens: ReportedCredentials | undefined;
   /** Whether its agent answers and cannot change its token. */
   readonly cannotRotate: boolean;
@@ -123,7 +123,7 @@ export async function reconcileTokens(
     }
     case "send": {
       const isSent = state !== undefined && (await sendTokens(pods, state, { agents, access, token: password }));
-      // An agent that does not answer does not delay the passwords of the others.
+      // An agent that does not respond does not delay the passwords of the others.
       return isSent ? { kind: "changed", result: { requeueAfterMs: 1 } } : { kind: "settled", untilMs: clock.now() + retryMs };
     }
     case "wait":

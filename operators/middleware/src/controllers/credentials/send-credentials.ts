@@ -13,7 +13,7 @@ export interface CredentialPod {
   readonly name: string;
   readonly ip: string | undefined;
   readonly isPrimary: boolean;
-  /** Undefined if its agent or its program does not answer. */
+  /** Undefined if its agent or its program does not respond. */
   readonly reported: ReportedCredentials | undefined;
   /** Whether its agent answers and has no users. */
   readonly isUnsupported: boolean;
@@ -52,12 +52,12 @@ export async function sendCredentials(
   for (const pod of pods) {
     if (hasState(pod.reported, state)) continue;
     if (pod.ip === undefined || pod.reported === undefined) {
-      problem ??= { message: `${pod.name} does not answer`, isRejected: false };
+      problem ??= { message: `${pod.name} does not respond`, isRejected: false };
       continue;
     }
     const result = await agents.call(pod.ip, access, { method: "SetCredentials", sequence, id, ...own, users: sent });
     if (result.kind === "refused") problem ??= { message: `${pod.name}: ${result.message}`, isRejected: true };
-    else if (result.kind === "unreachable") problem ??= { message: `${pod.name} does not answer`, isRejected: false };
+    else if (result.kind === "unreachable") problem ??= { message: `${pod.name} does not respond`, isRejected: false };
   }
   return problem;
 }

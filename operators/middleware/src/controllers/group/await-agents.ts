@@ -12,8 +12,8 @@ import { restart } from "./restart.ts";
 /**
  * Waits until every agent reports, and replaces Pods that cannot start.
  *
- * **Guarantees**: an agent that does not answer says nothing about its program, so a primary whose containers run is not restarted, and while no
- * agent answers neither is any other Pod that may run. Pods are replaced one at a time, the primary last. Those that have ended are first, as soon
+ * **Guarantees**: an agent that does not respond says nothing about its program, so a primary whose containers run is not restarted, and while no
+ * agent responds neither is any other Pod that may run. Pods are replaced one at a time, the primary last. Those that have ended are first, as soon
  * as their backoff permits: they serve nothing, and the others may need them for a majority.
  */
 export function awaitAgents(observed: GroupObservation, present: readonly PodView[], status: GroupStatus): Next {
@@ -51,7 +51,7 @@ function awaitAgent(
     return restart(view, `replacing ${view.name}, which is down`);
   const crash = isRunning ? crashMessage(pod) : undefined;
   if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
-  if (isRunning && isOld(view)) return wait(`${view.name} is not restarted while its agent does not answer`);
+  if (isRunning && isOld(view)) return wait(`${view.name} is not restarted while its agent does not respond`);
   return wait(`waiting for the agent of ${view.name}`);
 }
 

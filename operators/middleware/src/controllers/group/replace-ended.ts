@@ -44,7 +44,7 @@ function replaceEnded(view: PodView, status: GroupStatus, now: number): Next {
     const text = `${name} has ended ${times}; replacing it at ${formatTime(dueMs)}${cause === "" ? "" : ` (${cause})`}`;
     return { kind: "wait", message: text, dueMs };
   }
-  const next = restart(view, `replacing ${name}, which has ended`);
+  const next = restart(view, `replacing ${name}, which has terminated`);
   if (next.kind !== "record") return next;
   return {
     ...next,

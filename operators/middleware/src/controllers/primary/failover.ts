@@ -8,12 +8,12 @@ import type { PodView } from "../group/pod-view.ts";
 import { byPreference } from "./members.ts";
 
 /**
- * Replaces a primary that has failed: its Pod was deleted, its agent or program does not answer, or its program was restarted and
+ * Replaces a primary that has failed: its Pod was deleted, its agent or program does not respond, or its program was restarted and
  * may have lost data. The replica with the most data is promoted.
  *
  * ```text
  *   primary failed --> failover recorded --> replica fences the primary and promotes itself --> primary recorded
- *                             \--> the primary does not answer: fencing recorded, its Pod is terminated --/
+ *                             \--> the primary does not respond: fencing recorded, its Pod is terminated --/
  * ```
  *
  * **Guarantees**: two primaries never both accept writes. A replica is promoted only after the old primary was fenced, its
@@ -120,7 +120,7 @@ function continueFailover(
 }
 
 /**
- * A primary that does not answer must be terminated before the takeover. A refused replica is dropped if another one has more data by now
+ * A primary that does not respond must be terminated before the takeover. A refused replica is dropped if another one has more data by now
  * (`isOutdone`): the first may be unable to receive it. Other refusals are retried.
  */
 function afterTakeover(
@@ -138,7 +138,7 @@ function afterTakeover(
   return old === undefined || uid === undefined ? undefined : { ...status, failover, fencing: { pod: old.name, uid } };
 }
 
-/** Terminates a Pod that may accept writes but does not answer, and waits until the kubelet has confirmed its end. */
+/** Terminates a Pod that may accept writes but does not respond, and waits until the kubelet has confirmed its end. */
 function terminate(
   { pod: name, uid }: NonNullable<GroupStatus["fencing"]>,
   views: readonly PodView[],

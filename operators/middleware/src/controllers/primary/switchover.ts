@@ -55,7 +55,7 @@ export function continueSwitchover(
       next.primary = { pod: to, epoch };
     }, `became the primary after ${from}`);
   }
-  // The old primary has failed meanwhile. Only the chosen replica may take over: the old agent may still promote it.
+  // The old primary has failed in the meantime. Only the chosen replica may take over: the old agent may still promote it.
   if (old?.role?.role !== "primary" && chosen?.role?.role === "replica") {
     const failover = startFailover(from, chosen, epoch);
     if (failover.kind !== "record") return failover;
@@ -72,7 +72,7 @@ export function continueSwitchover(
       next.primary = { pod: from, epoch };
       const uid = chosen?.pod?.metadata.uid;
       if (uid !== undefined) next.fencing = { pod: to, uid };
-    }, `switchover from ${from} abandoned: neither Pod answers`);
+    }, `switchover from ${from} abandoned: neither Pod responds`);
   }
   if (old?.role?.role !== "primary") return wait(`waiting for ${to} to become the primary after ${from}`);
   if (chosen?.ip === undefined || old.ip === undefined || chosen.role === undefined) {

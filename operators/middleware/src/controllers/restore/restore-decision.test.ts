@@ -149,7 +149,7 @@ describe("a Restore into a new App", () => {
     expect(driver.created).toEqual([]);
   });
 
-  it("does not use an App that a user created meanwhile", () => {
+  it("does not use an App that a user created in the meantime", () => {
     const { driver, world, status } = createDriver({ app: { name: "cache" } });
     driver.settle();
     driver.endPod({ ok: true });
@@ -394,7 +394,7 @@ describe("a verification", () => {
     before.driver.settle();
     expect(before.status()?.phase).toBe("Failed");
     expect(before.driver.performed.some(({ kind }) => kind === "delete")).toBe(false);
-    // A user creates an App of this name meanwhile, and deletes it afterwards.
+    // A user creates an App of this name in the meantime, and deletes it afterwards.
     const { driver, world, status } = createDriver({ verify: true });
     driver.settle();
     driver.endPod({ ok: true });

@@ -35,7 +35,7 @@ export const hasEnded = ({ phase }: DeepReadonly<RestoreStatus>): boolean => pha
 export const isOwnApp = (app: DeepReadonly<App> | undefined, { metadata }: DeepReadonly<Restore>): boolean =>
   app?.metadata.annotations?.[annotations.restoredBy] === metadata.uid;
 
-/** What a Restore uses of its Backup: recorded before the data is verified, because the Backup may be deleted meanwhile. */
+/** What a Restore uses of its Backup: recorded before the data is verified, because the Backup may be deleted in the meantime. */
 export function sourceOf(
   status: DeepReadonly<RestoreStatus> | undefined,
   backup: DeepReadonly<Backup> | undefined,

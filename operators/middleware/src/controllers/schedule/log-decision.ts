@@ -21,7 +21,7 @@ export interface LogObservation {
   readonly other: string | undefined;
   /** Whether the App has a group whose log could be archived. */
   readonly hasGroup: boolean;
-  /** The primary of the group, if its agent answers. */
+  /** The primary of the group, if its agent responds. */
   readonly primary: { readonly ip: string; readonly role: Role; readonly image: string; readonly hasTls: boolean } | undefined;
   /** The Pods that archive. */
   readonly pods: readonly DeepReadonly<PodObject>[];
@@ -128,7 +128,7 @@ function verdict({ log }: BackupScheduleStatus, backups: readonly DeepReadonly<B
     const message = `${backlog} log files have been waiting since ${behindSince}; the logs of the archiving Pod give the reason`;
     return { isGood: false, reason: "Behind", message };
   }
-  const message = lastFile === undefined ? "no file of the log is complete yet" : `archived ${lastFile} at ${archivedAt}`;
+  const message = lastFile === undefined ? "no log file is complete yet" : `archived ${lastFile} at ${archivedAt}`;
   return { isGood: true, reason: "Archiving", message };
 }
 

@@ -12,7 +12,7 @@ const rankFlag = countFlag({
   value: "RANK",
   description: "print the lines of this rank only (jobs with labelOutput, such as of run --label)",
 });
-const labelFlag = switchFlag({ name: "label", description: "start every line with its rank (jobs with labelOutput)" });
+const labelFlag = switchFlag({ name: "label", description: "prefix every line with its rank (jobs with labelOutput)" });
 
 /** `keelson mpi logs NAME`. */
 export const logsCommand: CommandDefinition = {
@@ -25,7 +25,7 @@ export const logsCommand: CommandDefinition = {
     { name: "workers", description: "include the output of the workers' daemons" },
     rankFlag,
     labelFlag,
-    { name: "wait", description: "wait for the end of the job first" },
+    { name: "wait", description: "wait for the job to finish first" },
   ],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
     const key = { namespace: namespaceFlag.read(flags), name: args[0] ?? "" };

@@ -87,7 +87,10 @@ export const runFlags = {
     description: "number of further attempts with fresh workers after a failure",
     default: "0",
   }),
-  label: switchFlag({ name: "label", description: "start every line of output with its rank; lines of ranks do not mix" }),
+  label: switchFlag({
+    name: "label",
+    description: "prefix every line of output with its rank, without mixing lines of different ranks",
+  }),
   checkpoint: textFlag({
     name: "checkpoint",
     value: "DIR",
@@ -104,7 +107,7 @@ export const runFlags = {
     name: "dry-run",
     description: "print the job's manifest and, without --image, the line that starts mpiexec; create nothing",
   }),
-  detach: switchFlag({ name: "detach", description: "print the name of the job and do not wait for its end" }),
+  detach: switchFlag({ name: "detach", description: "print the name of the job and return without waiting" }),
 };
 
 /** What a job takes from the process that creates it. */

@@ -217,7 +217,7 @@ function onMpiexecEnded(
   }
   // The program can only have run if every worker has joined.
   if (exitCode === 0 && !state.workers.every(wasStarted)) {
-    const message = "mpiexec ended before all workers had joined";
+    const message = "mpiexec exited before all workers had joined";
     return [
       over,
       [

@@ -86,7 +86,7 @@ it("runs scripts beside the program", async () => {
   ]);
 });
 
-it("is critical without an answer in time", async () => {
+it("is critical without a response in time", async () => {
   const port = await listening(createServer(() => {}));
   const found = statusOf({ type: "http", port, path: "/", isSecure: false });
   await clock.advance(1000);

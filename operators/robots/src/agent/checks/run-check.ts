@@ -22,7 +22,7 @@ export async function runCheck(
 ): Promise<CheckResult> {
   const done = new AbortController();
   const timeout = sleep(clock, timeoutMs, AbortSignal.any([done.signal, signal]))
-    .then(() => critical(`no answer within ${timeoutMs / 1000} s`))
+    .then(() => critical(`no response within ${timeoutMs / 1000} s`))
     .catch(() => critical("the check was cancelled"));
   try {
     return await Promise.race([answer(target, program, done.signal), timeout]);

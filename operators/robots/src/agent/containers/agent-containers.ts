@@ -39,7 +39,7 @@ export interface AgentContainers {
    */
   image(name: string, signal: AbortSignal): Promise<ContainerImage>;
   /**
-   * Removes images that were pulled and are not used any more, as the policy says. `wanted` are those of tasks that have no program now. Returns the
+   * Removes images that were pulled and are no longer used, as the policy says. `wanted` are those of tasks that have no program now. Returns the
    * names of those that were removed. **Errors**: those of containerd.
    */
   collect(wanted: ReadonlySet<string>): Promise<readonly string[]>;
@@ -48,7 +48,7 @@ export interface AgentContainers {
 /**
  * Connects to containerd. Returns why containers cannot be used.
  *
- * **Errors**: `ExecutionError` with the code `Unsupported` if containerd does not answer although containers of the last agent may be
+ * **Errors**: `ExecutionError` with the code `Unsupported` if containerd does not respond although containers of the last agent may be
  * running: they would be reported as lost.
  */
 export async function openAgentContainers(options: AgentContainersOptions): Promise<AgentContainers | string> {

@@ -24,7 +24,7 @@ const path = "spec.config.dockerConfig";
 /** Reads `spec.config.dockerConfig`. **Errors**: {@link InvalidField}. */
 export function readContainer(config: JsonObject): ContainerOrder {
   const image = text(config, "image", path);
-  if (image === undefined) throw new InvalidField(`${path}.image is missing; the driver docker requires it`);
+  if (image === undefined) throw new InvalidField(`${path}.image is missing; the docker driver requires it`);
   const workDir = text(config, "workDir", path);
   if (workDir !== undefined && !isPlainPath(workDir)) throw new InvalidField(`${path}.workDir must be an absolute path`);
   checkPorts(own(config, "ports"));

@@ -156,9 +156,9 @@ describe.runIf(process.getuid?.() === 0)("an agent with containerd", () => {
     const uid = randomUUID();
     await server.send("create", uid, 1, container("true"));
     const rejected = await server.status((status) => status.state === "failed");
-    expect(rejected.message).toMatch(/has no driver "docker" \(containerd does not answer on .*gone.sock/);
+    expect(rejected.message).toMatch(/has no driver "docker" \(containerd does not respond on .*gone.sock/);
     await first.stop();
     mkdirSync(join(workDir, ".agent", "containers", "programs", "task"), { recursive: true });
-    await expect(agent(gone)).rejects.toThrow("containerd does not answer");
+    await expect(agent(gone)).rejects.toThrow("containerd does not respond");
   });
 });

@@ -111,9 +111,9 @@ test("a container gets no devices, and none runs without containerd", () => {
   const policy = { ...open, ...readRobotPolicy({ docker: {}, devices: [{ name: "arm", paths: ["/dev/arm"] }] }) };
   expect(read({ image: "nav" }, policy, { resources: { devices }, targetDevices })).toContain("the driver docker has none");
   expect(read({ image: "nav" }, { robotId: "r1", ...defaultRobotPolicy })).toContain('robot r1 has no driver "docker"');
-  const unavailable = { docker: "containerd does not answer" };
+  const unavailable = { docker: "containerd does not respond" };
   expect(read({ image: "nav" }, { ...open, drivers: ["exec"], unavailable })).toContain(
-    "(containerd does not answer); it has exec",
+    "(containerd does not respond); it has exec",
   );
 });
 

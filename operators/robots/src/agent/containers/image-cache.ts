@@ -47,7 +47,7 @@ export interface ImageCacheOptions {
   readonly clock: Pick<Clock, "now" | "monotonic">;
 }
 
-/** Removes images that the agent has pulled and that are not used any more. Images that the owner has imported stay. */
+/** Removes images that the agent has pulled and that are no longer used. Images that the owner has imported stay. */
 export class ImageCache {
   readonly #options: ImageCacheOptions;
   readonly #given = new Map<string, number>();

@@ -6,7 +6,7 @@ import { PullQueue } from "./pull-queue.ts";
 
 const never = new AbortController().signal;
 
-/** A pull from a registry that does not answer. */
+/** A pull from a registry that does not respond. */
 const stalled = (signal: AbortSignal): Promise<void> => settledOrAborted(createDeferred<void>().promise, signal);
 
 function queueOf() {

@@ -64,7 +64,7 @@ test.each([
   [{ getterSource: "https://h/" }, "names no file"],
   [{ getterSource: url, getterMode: "auto" }, ".getterMode"],
   [{ getterSource: url, getterOptions: { sshkey: "x" } }, "getterOptions.sshkey is not supported"],
-  [{ getterSource: url, getterOptions: { checksum: "md5:00" } }, "must have the form sha256:"],
+  [{ getterSource: url, getterOptions: { checksum: "md5:00" } }, "must be of the form sha256:"],
   [{ getterSource: url, getterOptions: {} }, "checksum is missing; the robot's policy requires"],
 ])("%j is rejected", (artifact, message) => {
   expect(read(artifact)).toContain("spec.artifacts[0]");

@@ -58,7 +58,7 @@ function readArtifact(value: JsonObject, policy: ArtifactPolicy): Artifact | str
   const archiveOption = options.archive ?? takeParameter(url, "archive");
   const sha256 = checksum === undefined ? undefined : readDigest(checksum);
   if (checksum !== undefined && sha256 === undefined) {
-    return `.getterOptions.checksum: ${JSON.stringify(checksum)} must have the form sha256:<64 hexadecimal digits>`;
+    return `.getterOptions.checksum: ${JSON.stringify(checksum)} must be of the form sha256:<64 hexadecimal digits>`;
   }
   if (!["http:", "https:", "file:"].includes(url.protocol)) {
     return `.getterSource: ${JSON.stringify(url.protocol.slice(0, -1))} is not supported; supported are https, http and file`;

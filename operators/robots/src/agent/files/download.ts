@@ -151,7 +151,7 @@ async function request(from: URL, startBytes: number, options: DownloadOptions):
     if (![301, 302, 303, 307, 308].includes(response.statusCode ?? 0)) return response;
     response.destroy();
     if (location === undefined || !URL.canParse(location, url.href)) {
-      throw new RobotsError("ArtifactFailed", `${describeUrl(url)}: the server answered with an invalid redirect`);
+      throw new RobotsError("ArtifactFailed", `${describeUrl(url)}: the server responded with an invalid redirect`);
     }
     const next = new URL(location, url);
     const isHttp = next.protocol === "https:" || (next.protocol === "http:" && url.protocol === "http:");
@@ -177,7 +177,7 @@ async function requestOnce(url: URL, startBytes: number, { clock, signal }: Down
   return await new Promise((resolve, reject) => {
     // Its own connection: downloads are rare, and a pooled one may be stale.
     const sent = get(url, { headers, agent: false, signal });
-    const timer = clock.setTimer(stallTimeoutMs, () => void sent.destroy(new Error("no answer for 30 seconds")));
+    const timer = clock.setTimer(stallTimeoutMs, () => void sent.destroy(new Error("no response for 30 seconds")));
     sent.once("response", (response) => {
       timer.cancel();
       resolve(response);

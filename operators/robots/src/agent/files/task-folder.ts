@@ -25,7 +25,7 @@ export interface FileWriter extends Disposable {
  * Writes files and directories below a task's directory.
  *
  * **Guarantees**: nothing is written outside the directory, whatever links an earlier attempt or a program that still runs has left or creates
- * meanwhile. Everything belongs to the task's user.
+ * in the meantime. Everything belongs to the task's user.
  */
 export class TaskFolder {
   readonly #dir: string;

@@ -124,7 +124,7 @@ export class AgentIdentity {
     const requested = pin === undefined ? joined : pending;
     if (requested === undefined) throw new RobotsError("JoinFailed", "no request was made");
     const problem = answerProblem(answer, this.#robotId, requested.key, pin === undefined ? this.pins : [pin]);
-    if (problem !== undefined) throw new RobotsError("JoinFailed", `the answer is not genuine: ${problem}`);
+    if (problem !== undefined) throw new RobotsError("JoinFailed", `the response is not genuine: ${problem}`);
     const { certificate, authority, trust } = answer;
     // A renewal keeps the key that is about to join with another token.
     const rest = pin === undefined ? this.#stored : {};

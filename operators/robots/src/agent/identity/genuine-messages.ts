@@ -71,7 +71,7 @@ export class GenuineMessages {
     if (topic === topics.response(robotId)) return await this.#openResponse(topic, payload);
     const { now } = this;
     if (now === undefined) {
-      this.#options.log.info({ topic }, "message dropped: the server's time is not known yet; the server sends it again");
+      this.#options.log.info({ topic }, "message dropped: the server's time is not known yet; the server will resend it");
       return undefined;
     }
     return this.#check(topic, payload, identity.joined, now);

@@ -57,7 +57,7 @@ export async function joinServer(token: OneTimeToken, options: JoinOptions): Pro
   }
 }
 
-/** Renews the certificate of the robot's key. **Errors**: rejects if the server does not answer or rejects the request. */
+/** Renews the certificate of the robot's key. **Errors**: rejects if the server does not respond or rejects the request. */
 export async function renewCertificate(options: JoinOptions): Promise<void> {
   const { robotId, identity, log } = options;
   const key = identity.ownKey;
@@ -119,7 +119,7 @@ async function exchangeAs(login: JoinLogin, request: JoinRequest, options: JoinO
   const client = (options.connect ?? connectMqtt)(brokerUrl.replace(/^(tcp|mqtt|ssl):/, "mqtts:"), mqttOptions);
   const timeout = new AbortController();
   const expired = sleep(clock, attemptTimeoutMs, AbortSignal.any([timeout.signal, signal])).then(() => {
-    throw new RobotsError("JoinFailed", "no answer from the server");
+    throw new RobotsError("JoinFailed", "no response from the server");
   });
   try {
     return await Promise.race([answerTo(request, client), expired]);

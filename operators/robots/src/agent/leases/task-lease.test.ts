@@ -115,7 +115,7 @@ describe("an adopted attempt", () => {
     expect(step(state, stopped, 0).effects).toMatchObject([{}, { report: { state: "failed", attempt: 3, seq: 2 } }]);
   });
 
-  it("reports its end under the new number if it has ended meanwhile", () => {
+  it("reports its end under the new number if it has ended in the meantime", () => {
     expect(run([first, started, stopped, adopt]).last).toMatchObject([
       {},
       { kind: "publish", report: { state: "failed", exitCode: 143, attempt: 3 } },

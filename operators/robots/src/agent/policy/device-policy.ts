@@ -48,7 +48,7 @@ function readDevicePolicy(value: unknown, field: string): DevicePolicy {
 
 function readAttributes(value: unknown, field: string): Readonly<Record<string, string>> {
   const isValid = isJsonObject(value) && Object.values(value).every((each) => typeof each === "string" && each.length <= 256);
-  if (!isValid) throw invalid(field, value, "must map names to texts of at most 256 characters");
+  if (!isValid) throw invalid(field, value, "must map names to strings of at most 256 characters");
   return Object.fromEntries(Object.entries(value).map(([name, text]) => [name, String(text)]));
 }
 

@@ -112,7 +112,7 @@ test("containers must be allowed, and need containerd", () => {
   expect(readRobotPolicy({ docker: { pullTimeout: "10m" } }).docker?.pullTimeoutMs).toBe(600_000);
   expect(readRobotPolicy({ docker: {}, isolation: {} }).drivers).toEqual(["exec", "java", "docker"]);
   expect(readRobotPolicy({ docker: {}, drivers: ["docker"] }).drivers).toEqual(["docker"]);
-  const noContainers = "containerd does not answer";
+  const noContainers = "containerd does not respond";
   expect(agentPolicyOf("r1", policy, { exists: () => true, noContainers })).toMatchObject({
     ...{ drivers: ["exec", "raw_exec", "java"], unavailable: { docker: noContainers } },
   });

@@ -26,7 +26,7 @@ export function commandOf(spec: JsonObject, policy: AgentPolicy): readonly [stri
 function javaCommandOf(config: JsonObject): readonly [string, ...string[]] {
   const path = "spec.config.javaConfig";
   const jar = text(config, "jarPath", path);
-  if (jar === undefined) throw new InvalidField(`${path}.jarPath is missing; the driver java requires it`);
+  if (jar === undefined) throw new InvalidField(`${path}.jarPath is missing; the java driver requires it`);
   const main = text(config, "class", path);
   const classPath = texts(own(config, "classpath"), `${path}.classpath`);
   if (main?.startsWith("-")) throw new InvalidField(`${path}.class: ${JSON.stringify(main)} must be the name of a class`);

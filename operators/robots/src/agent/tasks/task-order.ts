@@ -113,7 +113,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   const user = text(spec, "user", "spec");
   const container = own(spec, "driver") === "docker" ? readContainer(child(child(spec, "config"), "dockerConfig")) : undefined;
   if (container !== undefined && devices.length > 0)
-    throw new InvalidField("spec.resources.devices: the driver docker has none");
+    throw new InvalidField("spec.resources.devices: the docker driver has none");
   const forbidden =
     container === undefined
       ? programProblem(policy, { command: command[0], user })
@@ -216,7 +216,7 @@ function payloadOf(spec: JsonObject): TaskOrder["payload"] {
   const base64 = text(spec, "payload", "spec");
   if (path === undefined || base64 === undefined) return undefined;
   if (!payloadPathPattern.test(path)) {
-    throw new InvalidField(`spec.dispatchPayload.file: ${JSON.stringify(path)} must be a path below the task's folder`);
+    throw new InvalidField(`spec.dispatchPayload.file: ${JSON.stringify(path)} must be a path below the task's directory`);
   }
   return { path, base64 };
 }

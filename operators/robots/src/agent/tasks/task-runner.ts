@@ -82,9 +82,9 @@ export class TaskRunner {
     const wanted = new Set([...tasks].flatMap(({ order }) => order?.container?.image ?? []));
     try {
       const removed = (await containers?.collect(wanted)) ?? [];
-      if (removed.length > 0) log.info({ images: removed }, "removed images that are not used any more");
+      if (removed.length > 0) log.info({ images: removed }, "removed unused images");
     } catch (error) {
-      log.warn({ error: String(error) }, "could not remove images that are not used any more; trying again later");
+      log.warn({ error: String(error) }, "could not remove unused images; retrying later");
     }
   }
 

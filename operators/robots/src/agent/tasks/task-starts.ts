@@ -106,7 +106,7 @@ export class TaskStarts {
       return image && { dir, container: containerProgram(container, { image, dir, policy: policy.docker }) };
     } catch (error) {
       // Reported when it happens again.
-      log.warn({ task: uid }, `could not look for the image ${container.image}: ${textOf(error)}`);
+      log.warn({ task: uid }, `could not look up the image ${container.image}: ${textOf(error)}`);
       return undefined;
     }
   }

@@ -44,7 +44,7 @@ export function readJoinUrl(values: FlagValues): { readonly joinUrl?: string } {
 
 function checkUrl(flag: Parameters<typeof invalidFlag>[0], url: string): string {
   if (!URL.canParse(url) || !["tcp:", "mqtt:", "mqtts:", "ssl:"].includes(new URL(url).protocol)) {
-    throw invalidFlag(flag, url, "must have the form tcp://host:1883 (or mqtt://, mqtts://, ssl://)");
+    throw invalidFlag(flag, url, "must be of the form tcp://host:1883 (or mqtt://, mqtts://, ssl://)");
   }
   return url;
 }

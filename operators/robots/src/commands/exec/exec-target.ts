@@ -53,7 +53,7 @@ export async function readExecTarget(context: CommandContext): Promise<Target> {
   if (url === undefined) return localTarget(flags.accessFile.read(values));
   // Tokens of the cluster are sent over TLS only.
   if (!URL.canParse(url) || new URL(url).protocol !== "https:")
-    throw invalidFlag(flags.endpoint, url, "must have the form https://host:port");
+    throw invalidFlag(flags.endpoint, url, "must be of the form https://host:port");
   const file = flags.authority.read(values);
   if (file === undefined)
     throw new UsageError("--certificate-authority: required with --endpoint: exec-ca.crt of the operator");

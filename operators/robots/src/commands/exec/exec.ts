@@ -19,7 +19,7 @@ const timeoutFlag = durationFlag({
 /** `keelson robots exec TASK -- COMMAND`. */
 export const execCommand: CommandDefinition = {
   name: "exec",
-  description: "run a command beside the program of a running task: keelson robots exec -it TASK -- sh",
+  description: "run a command next to the program of a running task: keelson robots exec -it TASK -- sh",
   args: ["TASK", "[COMMAND...]"],
   flags: [
     namespaceFlag,

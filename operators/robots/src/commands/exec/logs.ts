@@ -11,19 +11,19 @@ const flags = {
   follow: switchFlag({
     name: "follow",
     short: "f",
-    description: "continue until the program exits; wait for a robot that is not online, and continue when it returns",
+    description: "follow the output until the program exits; if the robot is offline, wait for it and continue",
   }),
   tail: countFlag({
     name: "tail",
     value: "LINES",
-    description: "begin with the last lines (default: with the oldest line that the robot has)",
+    description: "number of lines to print from the end (default: everything that the robot still has)",
     min: 0,
     max: maxTailLines,
   }),
   stream: choiceFlag({
     name: "stream",
     value: "STREAM",
-    description: "print one output only (default: both)",
+    description: "print only this stream (default: both)",
     choices: logStreams,
   }),
 };
@@ -31,7 +31,7 @@ const flags = {
 /** `keelson robots logs TASK`. */
 export const logsCommand: CommandDefinition = {
   name: "logs",
-  description: "print the output of a task, also of one that has ended: keelson robots logs -f TASK",
+  description: "print the output of a running or finished task: keelson robots logs -f TASK",
   args: ["TASK"],
   flags: [namespaceFlag, ...Object.values(flags), ...execTargetFlags],
   async run(context) {

@@ -43,7 +43,7 @@ async function signalTask(context: CommandContext): Promise<number> {
     await client.create(TaskSignal, { metadata: key, spec: { task, signal } }, { signal: abort });
     const ended = await endOf(context, client, key);
     if (ended === "unanswered") {
-      stderr.write(`the robots operator did not answer within ${maxWaitMs / 1000} s: check that it is running\n`);
+      stderr.write(`the robots operator did not respond within ${maxWaitMs / 1000} s: check that it is running\n`);
       return 1;
     }
     if (ended?.phase !== "Delivered") {

@@ -190,7 +190,7 @@ describe("decideJob", () => {
 
   it.each([
     ["all tasks run", { runningTasks: 2 }, "completed", "True"],
-    ["a task does not run outside of a rollout", { runningTasks: 1, pendingTasks: 1 }, "completed", "False"],
+    ["a task does not run outside a rollout", { runningTasks: 1, pendingTasks: 1 }, "completed", "False"],
     ["a task is updated", { runningTasks: 1, pendingTasks: 1 }, "progressing", "True"],
     ["nothing runs", { pendingTasks: 2 }, "progressing", "False"],
   ] as const)("says whether a service is available: %s", (_case, counts, phase, expected) => {

@@ -40,7 +40,7 @@ export type DisplacedDecision =
   | { readonly kind: "forget" }
   /** It becomes the current attempt again. `stop` is the replacement, if there is one by now. */
   | { readonly kind: "adopt"; readonly original: RobotAttempt; readonly stop?: RobotAttempt }
-  /** `untilMs`: time of the next decision. `mayReplace`: the Task may start on another robot meanwhile. */
+  /** `untilMs`: time of the next decision. `mayReplace`: the Task may start on another robot in the meantime. */
   | { readonly kind: "wait"; readonly untilMs?: number; readonly mayReplace?: true };
 
 /** Reason of the condition Scheduled if spec.targetRobot was set before the Task was bound. */

@@ -89,6 +89,6 @@ export function describePreemption({ robot, victims }: Preemption): string {
   const shown = victims.slice(0, 5).map(({ name, priority }) => `${name} (priority ${priority})`);
   const more = victims.length > shown.length ? ` and ${victims.length - shown.length} more` : "";
   return victims.length === 0
-    ? `waits for tasks that are leaving ${robot}`
+    ? `waiting for tasks that are leaving ${robot}`
     : `waits for room on ${robot}: stops ${shown.join(", ")}${more}`;
 }

@@ -160,7 +160,7 @@ export class AuthorityRotation {
       [
         before.previous !== undefined && state.previous === undefined,
         "AuthorityRetired",
-        "the old certificate authority is not trusted any more",
+        "the old certificate authority is no longer trusted",
       ],
     ] as const) {
       if (happened) events.event(regarding, { type: "Normal", reason, note });

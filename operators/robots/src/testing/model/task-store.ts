@@ -3,7 +3,7 @@ import type { Task } from "../../api/task.ts";
 
 type TaskStatus = NonNullable<Task["status"]>;
 
-/** A write on an object that has changed meanwhile. */
+/** A write on an object that has changed in the meantime. */
 export const conflict = Symbol("conflict");
 
 /**

@@ -283,7 +283,7 @@ describe("a token", () => {
     expect([reviews - before, reached]).toEqual([0, []]);
   });
 
-  it("is rejected while the API server does not answer", async () => {
+  it("is rejected while the API server does not respond", async () => {
     const token = await tokenOf("team-a", "bot");
     environment.faults.failNext({ reason: "InternalError" });
     await expect(list(token)).rejects.toMatchObject({ code: Code.Unavailable });

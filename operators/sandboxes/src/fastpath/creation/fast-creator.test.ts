@@ -299,7 +299,7 @@ describe("FAST", () => {
     expect([isDeleted, await remaining(), running.size]).toEqual([true, [], 0]);
   });
 
-  it("deletes an object that was written without an answer, if the API rejects the repeated write after a delete", async () => {
+  it("deletes an object that was written without a response, if the API rejects the repeated write after a delete", async () => {
     let writes = 0;
     let release: () => void = () => {};
     const gate = new Promise<void>((resolve) => (release = resolve));
@@ -433,7 +433,7 @@ describe("FAST", () => {
     expect([running.size, registry.agentOf("default/one")]).toEqual([0, undefined]);
   });
 
-  it("does not free the slot that an object of the same name got meanwhile", async () => {
+  it("does not free the slot that an object of the same name got in the meantime", async () => {
     let release: () => void = () => {};
     const gate = new Promise<void>((resolve) => (release = resolve));
     const { fast, registry } = await open({

@@ -98,7 +98,7 @@ export class FastCreator {
     // A repeated request creates another sandbox from now on.
     this.#outcomes.delete(key);
     await this.#with.intents.write(entry.intent);
-    // Undone meanwhile, for example because the API had rejected it.
+    // Undone in the meantime, for example because the API had rejected it.
     if (this.#pending.get(key) !== entry) this.#with.intents.finish(entry.intent.sandboxId);
     return true;
   }
@@ -237,7 +237,7 @@ export class FastCreator {
       throw new AgentError("Unreachable", `agent ${agent} has not reported`);
     }
     await agentClient?.delete(sandboxId);
-    // An object of the same name may have got the slot meanwhile.
+    // An object of the same name may have got the slot in the meantime.
     this.#with.registry.release(keyOf(entry.intent), sandboxId);
     this.#finish(entry);
   }
@@ -255,7 +255,7 @@ export class FastCreator {
     }
   }
 
-  /** One attempt to write or undo; false if the sandbox was deleted meanwhile. */
+  /** One attempt to write or undo; false if the sandbox was deleted in the meantime. */
   async #attempt(entry: PendingCreate): Promise<boolean> {
     const { client } = this.#with;
     if (entry.isDeleted) {

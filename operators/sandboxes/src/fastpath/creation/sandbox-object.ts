@@ -40,7 +40,7 @@ export async function hasObject(intent: Intent, client: Client): Promise<boolean
   return (await findObject(intent, client)) !== undefined;
 }
 
-/** Deletes the object of an intent, if it was written. **Errors**: those of the API, `Conflict` if another object replaced it meanwhile. */
+/** Deletes the object of an intent, if it was written. **Errors**: those of the API, `Conflict` if another object replaced it in the meantime. */
 export async function deleteObject(intent: Intent, client: Client): Promise<void> {
   const uid = (await findObject(intent, client))?.metadata.uid;
   if (uid === undefined) return;

@@ -92,7 +92,7 @@ export function createFilesService(options: StreamsOptions): ServiceImpl<typeof 
   };
 }
 
-/** The content of a file, chunk by chunk: the next one is read when the caller takes it. Rejects if the file is replaced meanwhile. */
+/** The content of a file, chunk by chunk: the next one is read when the caller takes it. Rejects if the file is replaced in the meantime. */
 async function* readFile(run: Run, path: string): AsyncGenerator<Uint8Array> {
   let inode: Inode | undefined;
   for (let offset = 0; ; ) {

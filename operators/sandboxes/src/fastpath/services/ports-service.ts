@@ -70,7 +70,7 @@ export function createPortsService(options: PortsOptions): ServiceImpl<typeof Sa
           if (channel === execChannels.exit) return;
           if (channel === execChannels.stdout) yield create(ConnectPortResponseSchema, { data });
         }
-        if (!signal.aborted) throw new ConnectError("the connection to the port broke", Code.Unavailable);
+        if (!signal.aborted) throw new ConnectError("the connection to the port was lost", Code.Unavailable);
       } finally {
         connection.close();
       }

@@ -88,7 +88,7 @@ export function createProcessesService(options: StreamsOptions): ServiceImpl<typ
   };
 }
 
-/** Starts a process, and kills it if the call is cancelled meanwhile. */
+/** Starts a process, and kills it if the call is cancelled in the meantime. */
 async function startProcess(
   start: ProcessStart,
   runOne: (operation: ProcessOperation) => Promise<ProcessStatus>,

@@ -12,14 +12,14 @@ export interface PendingAction {
   readonly step: DeepReadonly<TestStep>;
 }
 
-/** An object outside of the test's namespace. */
+/** An object outside the test's namespace. */
 export type ForeignObject = DeepReadonly<NonNullable<IntegrationTestStatus["foreignObjects"]>[number]>;
 
 /** The context of an action, or why it cannot be performed. */
 export type ContextOf = (action: Pick<PendingAction, "index" | "step">) => ActionContext | Error;
 
 /**
- * Adds the objects outside of the test's namespace that actions are about to create. They cannot be owned by the test, so garbage
+ * Adds the objects outside the test's namespace that actions are about to create. They cannot be owned by the test, so garbage
  * collection does not delete them. Objects within the isolated namespace are deleted with it.
  */
 export function withForeignObjects(
@@ -56,7 +56,7 @@ export function withForeignObjects(
 export async function deleteForeignObjects(objects: readonly ForeignObject[], context: ActionContext): Promise<void> {
   for (const { apiVersion, kind, namespace, name } of objects.toReversed()) {
     const manifest = { apiVersion, kind, metadata: { name, ...(namespace === undefined ? {} : { namespace }) } };
-    // A kind that is not served any more has no objects.
+    // A kind that is no longer served has no objects.
     if (context.mapKind(apiVersion, kind) === undefined) continue;
     const outcome = await deleteResource(manifest, { ...context, onlyOwn: true });
     if (outcome.kind !== "done") throw new CleanupError(`${kind} ${name}: ${outcome.message}`);

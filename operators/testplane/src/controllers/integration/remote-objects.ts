@@ -46,7 +46,7 @@ async function connect(name: string, { test, reconcile }: RemoteScope): Promise<
   const { client, clock, log, signal } = reconcile;
   const { namespace = "" } = test.metadata;
   const cluster = test.spec.clusters?.find((each) => each.name === name);
-  if (cluster === undefined) return "spec.clusters does not have it";
+  if (cluster === undefined) return "not found in spec.clusters";
   const { kubeconfigSecret } = cluster;
   const secret = await ignoreNotFound(client.get(Secret, { namespace, name: kubeconfigSecret.name }, { signal }));
   const objects = secret === undefined ? [] : [{ ...secret }];

@@ -23,7 +23,7 @@ export interface MountRequest {
 
 /**
  * The mounts of a container's `volumeMounts`. Subpaths are resolved by descriptor (see `SubPathMounts`), so that a Pod that replaces
- * links at any time cannot reach a path outside of its volumes. Volumes that the kubelet writes (configMap, secret, downwardAPI,
+ * links at any time cannot reach a path outside its volumes. Volumes that the kubelet writes (configMap, secret, downwardAPI,
  * projected) are mounted read-only, as in Kubernetes.
  *
  * @throws ContainerError
@@ -41,7 +41,9 @@ export async function containerMounts(node: NodeContext, request: MountRequest):
     const subPath = expand((mount as { readonly subPathExpr?: string }).subPathExpr ?? mount.subPath ?? "", env, "subPathExpr");
     const path = mount.mountPath.startsWith("/") ? mount.mountPath.replace(/\/+$/, "") : join("/", mount.mountPath);
     if (path === "" || podDir === path) {
-      throw configError(`volumeMounts: mountPath ${JSON.stringify(mount.mountPath)} must not be "/" or the pod's own folder`);
+      throw configError(
+        `volumeMounts: mountPath ${JSON.stringify(mount.mountPath)} must not be "/" or the pod's own directory`,
+      );
     }
     const source = subPath === "" ? folder : await subPathSource(node, request, { index, folder, subPath, isReadOnly });
     mounts.push({ source, path, readOnly: isReadOnly });

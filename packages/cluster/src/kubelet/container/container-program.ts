@@ -146,7 +146,7 @@ interface Attempt {
   readonly setup: ContainerSetup;
   /** Whether the program has its own file system. */
   readonly isIsolated: boolean;
-  /** Whether root in the Pod is another user outside of it. */
+  /** Whether root in the Pod is another user outside it. */
   readonly hasPrivateUser: boolean;
 }
 

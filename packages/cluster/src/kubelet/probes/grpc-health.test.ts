@@ -56,7 +56,7 @@ test.each([
   expect(await ask((await serve(status, body)).port)).toMatch(problem);
 });
 
-test("a program that does not listen, or does not answer in time, is reported", async () => {
+test("a program that does not listen, or does not respond in time, is reported", async () => {
   const { port } = await serve(undefined);
   expect(await ask(port, "", 50)).toMatch(/timeout.*within 0.05s/);
   expect(await ask(1)).toMatch(/failed to connect to 127.0.0.1:1/);

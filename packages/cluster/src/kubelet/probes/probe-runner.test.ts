@@ -5,7 +5,7 @@ import type { Program } from "@keelson/execution";
 import { expect, onTestFinished, test } from "vitest";
 import { runProbe } from "./probe-runner.ts";
 
-/** A server that answers each connection as a hostile Pod would. */
+/** A server that responds each connection as a hostile Pod would. */
 async function serve(answer: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {

@@ -81,7 +81,7 @@ test("a node uses a containerd that starts later, and reports one that stops", a
   await containerd.stop();
   rmSync(socket, { force: true });
   await createPod("between");
-  await expectStatus("between", /^Pending containerd does not answer on /);
+  await expectStatus("between", /^Pending containerd does not respond on /);
   containerd = await startLocalContainerd(join(home, "c"));
   await expectStatus("between", /^Succeeded/);
   const nodeEvents = async (): Promise<readonly (string | undefined)[]> =>

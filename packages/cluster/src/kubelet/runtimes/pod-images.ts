@@ -87,7 +87,7 @@ export function createContainerdPodImages(
   return {
     find: (name) =>
       images.find(name).catch((error: unknown) => {
-        throw new ContainerError("CreateContainerError", `containerd does not answer on ${socket}: ${messageOf(error)}`, {
+        throw new ContainerError("CreateContainerError", `containerd does not respond on ${socket}: ${messageOf(error)}`, {
           cause: error,
         });
       }),

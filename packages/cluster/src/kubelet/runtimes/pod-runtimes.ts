@@ -155,7 +155,7 @@ function podGroup(dataDir: string): ProgramGroup {
   return { name: `keelson-pods-${id}`, cpuShares: cpuShares(availableParallelism() * 1000) };
 }
 
-/** Opens the runtimes of this machine. Rejects if a required containerd does not answer. */
+/** Opens the runtimes of this machine. Rejects if a required containerd does not respond. */
 export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodRuntimes> {
   const { dataDir, clock, random, allowsProcess = true, containerd, awaitedContainerd, unpacked, log = silentLogger } = options;
   const common = { clock, random };

@@ -33,7 +33,7 @@ describe("CommandStarts", () => {
     expect(isStarted).toBe(false);
   });
 
-  test("lets other containers start meanwhile, and passes on the turn of a start that failed", async () => {
+  test("lets other containers start in the meantime, and passes on the turn of a start that failed", async () => {
     const starts = new CommandStarts();
     const fail = (): Promise<void> => Promise.reject(new TypeError("no program"));
     const failed = Promise.allSettled(Array.from({ length: 8 }, () => starts.run("a/pod/c", never, fail)));

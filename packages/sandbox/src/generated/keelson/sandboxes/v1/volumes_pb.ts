@@ -109,7 +109,7 @@ export type ResizeVolumeRequest = Message<"keelson.sandboxes.v1.ResizeVolumeRequ
   namespace: string;
 
   /**
-   * A quantity, such as 2Gi, not less than the present size.
+   * A quantity, such as 2Gi, not less than the current size.
    *
    * @generated from field: string size = 3;
    */
