@@ -1,5 +1,5 @@
 /*
- * Bundles the built `keelson` command, the agents of sandboxes, middleware and robots and the program in the Pods of MPI jobs for this checkout,
+ * Bundles the built `keelson` command, the sandbox agents, middleware and robots and the program in the Pods of MPI jobs for this checkout,
  * so that they load faster. Anything that is built or installed afterwards makes the bundles stale, and the programs run from their
  * packages again (packages/operator/src/bundle.ts).
  */
@@ -34,7 +34,7 @@ const sandboxAgent = {
     "start-operator": join(root, "packages/operator/dist/index.js"),
   },
 };
-/** Agents of middleware that tests start in every Pod (operators/middleware/src/testing/agent-bundle.ts), by the directories of their packages. */
+/** Middleware agents that tests start in every Pod (operators/middleware/src/testing/agent-bundle.ts), by the directories of their packages. */
 const middlewareAgents = {
   bundles: join(root, "operators/middleware/dist/bundle"),
   programs: {
@@ -88,7 +88,7 @@ async function bundle({ bundles, programs, treeshake = true, format = "esm" }) {
     if (entry.isDirectory() && ![folder, previous].includes(entry.name)) rmSync(join(bundles, entry.name), { recursive: true });
 }
 
-/** Bundles the program of MPI jobs beside its modules (operators/mpi/src/children/pod-program-path.ts). */
+/** Bundles the program of MPI jobs alongside its modules (operators/mpi/src/children/pod-program-path.ts). */
 async function bundlePodProgram() {
   const program = join(root, "operators/mpi/dist/launch/pod-program.js");
   const build = await rolldown({ input: program, platform: "node", logLevel: "silent" });

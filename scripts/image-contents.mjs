@@ -149,7 +149,7 @@ function baseEntries(libraries) {
     text("/etc/group", `root:x:0:\nkeelson:x:${user}:\n`),
     text("/etc/nsswitch.conf", "hosts: files dns\n"),
     { path: "/tmp", mode: 0o1777, content: { kind: "folder" } },
-    // Mount points: programs keep namespaces and locks in the first, agents of sandboxes prepare mounts in the second.
+    // Mount points: programs keep namespaces and locks in the first, sandbox agents prepare mounts in the second.
     { path: "/run", mode: 0o755, content: { kind: "folder" } },
     { path: "/mnt", mode: 0o755, content: { kind: "folder" } },
   ];

@@ -6,7 +6,7 @@
  * The last line is `N passed, N failed`. These count as failures too: a failed check, a process that outlives the tests, and with CI=true a
  * skipped test.
  *
- * End-to-end tests mostly wait for processes, so the checks and the other tests run beside them. If few of their files fail, these run
+ * End-to-end tests mostly wait for processes, so the checks and the other tests run alongside them. If few of their files fail, these run
  * again, alone. What passes then counts as passed, and is reported as flaky.
  */
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";

@@ -13,7 +13,7 @@ export interface OperatorEntry extends Pick<Operator, "name" | "commandName" | "
 }
 
 const command = fileURLToPath(new URL("../bin/keelson.js", import.meta.url));
-/** Next to the built modules, also if this module runs from source or from a bundle. */
+/** Next to the built modules, even if this module runs from source or from a bundle. */
 const agentProgram = fileURLToPath(new URL("../dist/programs/middleware-agent-program.mjs", import.meta.url));
 
 /** Every operator, in the order in which they start and are listed. To add one, add its package and an entry here. */

@@ -5,7 +5,7 @@ import { createManager } from "@keelson/controller";
 import { expect, test } from "vitest";
 import { createHttpCheckController, HttpCheck } from "./http-check.ts";
 
-test("checks a URL at its interval, also across a restart", async () => {
+test("checks a URL at its interval, even across a restart", async () => {
   const clock = createVirtualClock();
   await using environment = await startTestEnvironment({ crds: [HttpCheck.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "http-check" });

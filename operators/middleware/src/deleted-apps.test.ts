@@ -17,7 +17,7 @@ const keptVolumes = ({ store }: Simulation) =>
 const appOf = ({ store }: Simulation) => store.get("App", "cache") as DeepReadonly<App> | undefined;
 
 describe("a deleted App", { timeout: 60_000 }, () => {
-  it("stops its Pods with the primary last, also in the middle of a change, and keeps its volumes", async () => {
+  it("stops its Pods with the primary last, including in the middle of a change, and keeps its volumes", async () => {
     const simulation = await provisioned();
     simulation.change(coldChange);
     await simulation.run(() => simulation.actions.at(-1) === "delete Pod cache-redis-nodes-2");

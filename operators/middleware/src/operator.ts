@@ -58,7 +58,7 @@ export interface MiddlewareOptions {
 
 const listeners: readonly ListenerDescription[] = [
   {
-    name: "Agents of middleware",
+    name: "Middleware agents",
     address: "port 50052 of the Pod's address",
     authentication: "a bearer token per App; with spec.tls, also certificates of the App's agents (TLS 1.3)",
     permissions: "that Pod's program",

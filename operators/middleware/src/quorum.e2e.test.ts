@@ -55,7 +55,7 @@ describe("a primary of real Redis that fails while the controller is away", { ti
     await expect.poll(address, { timeout: 30_000 }).toEqual([elected, "6379"]);
     const written = writer.count;
     await expect.poll(() => writer.count, { timeout: 30_000 }).toBeGreaterThan(written + 100);
-    // Its container restarts, and its agent hears of the new primary.
+    // Its container restarts, and its agent learns of the new primary.
     await expect.poll(() => roleOf(old), { timeout: 60_000 }).toBe("slave");
 
     await redis.startOperator();

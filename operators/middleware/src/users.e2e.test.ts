@@ -191,7 +191,7 @@ describe("TLS of real Redis", { timeout: 600_000 }, () => {
 });
 
 describe("users of real Redis", { timeout: 180_000 }, () => {
-  it("are created and deleted, and a rotated password interrupts no client, also across a failover", async () => {
+  it("are created and deleted, and a rotated password interrupts no client, even across a failover", async () => {
     await redis.createApp({
       plugin: { name: "redis", version: "1.0.0" },
       runtime: { name: "redis", version: "7.0" },

@@ -45,7 +45,7 @@ describe("the controller of MPIJobs", () => {
     expect(seen?.status?.replicaStatuses).toMatchObject({ Launcher: { active: 0 }, Worker: { active: 0 } });
   });
 
-  it("runs beside a RhinoJob of the same name", async () => {
+  it("runs alongside a RhinoJob of the same name", async () => {
     const job = await create();
     const spec = { image: "x", appExec: "./pi", parallelism: 1 } as RhinoJob["spec"];
     const rhino = await client.create(RhinoJob, { metadata: { name: "pi", namespace }, spec });

@@ -138,7 +138,7 @@ async function event(reason: string, note: RegExp): Promise<void> {
   }
 }
 
-describe("a command beside a task", () => {
+describe("a command alongside a task", () => {
   it("gets input, and its output and exit status reach the caller", async () => {
     const caller = await call("main", sh("cat; echo oops >&2; exit 7"));
     caller.send("stdin", "hello ");

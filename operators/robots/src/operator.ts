@@ -118,7 +118,7 @@ export const robots: Operator = {
       authentication:
         "on loopback: the token in `DIR/robots/exec-access.json`, new at each start; over TLS: bearer tokens of the cluster",
       permissions:
-        "commands beside the programs of running tasks, and the output of tasks: with the token, of all tasks; users of the cluster: RBAC `create` on `tasks/exec`, `get` on `tasks/log`",
+        "commands alongside the programs of running tasks, and the output of tasks: with the token, of all tasks; users of the cluster: RBAC `create` on `tasks/exec`, `get` on `tasks/log`",
     },
   ],
   monitoring: robotsMonitoring,

@@ -83,7 +83,7 @@ describe("exec", () => {
     expect((await exec({ command: ["true"], workingDir: "/none" })).exitCode).not.toBe(0);
   });
 
-  it("runs a command as another user of the sandbox, also in the background and on a terminal", async () => {
+  it("runs a command as another user of the sandbox, including in the background and on a terminal", async () => {
     const script = "id -u; id -g; touch /tmp/$(id -u) && cat mine >/dev/null && ls /work";
     if (process.getuid?.() !== 0) {
       await expect(exec({ command: ["id"], user: "1000" })).rejects.toMatchObject({ code: Code.Unimplemented });

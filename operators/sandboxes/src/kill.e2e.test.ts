@@ -292,7 +292,7 @@ async function watchGone(folder: string): Promise<void> {
   while (existsSync(folder)) await watcher.changed();
 }
 
-/** Hears of changes in a directory, also of those before it is asked. */
+/** Collects changes in a directory, including those before it is queried. */
 function watchFolder(path: string): { changed(): Promise<void> } & Disposable {
   const watcher = watch(path);
   let next = once(watcher, "change");

@@ -71,7 +71,7 @@ export const sandboxes: Operator = {
       permissions: "read; probes need no token",
     },
     {
-      name: "Agents of sandboxes",
+      name: "Sandbox agents",
       address: `port ${agentPort} of the Pod's address`,
       authentication: "TLS with a pre-shared key per agent",
       permissions: "that agent's sandboxes",

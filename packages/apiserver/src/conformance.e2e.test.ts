@@ -16,13 +16,13 @@ import { runScenario } from "./testing/conformance/run-scenario.ts";
 const token = randomUUID();
 const random = createSeededRandom(Date.now());
 
-/** A server with what runs beside it. */
+/** A server with what runs alongside it. */
 interface Environment {
   readonly connection: ApiConnection;
   stop(): Promise<void>;
 }
 
-/** Starts a server and, beside it, garbage collection and namespaces, or all controllers of a cluster. */
+/** Starts a server and, alongside it, garbage collection and namespaces, or all controllers of a cluster. */
 async function startEnvironment(
   storage: ServeApiOptions["storage"],
   controllers: "garbage-collector" | "all",

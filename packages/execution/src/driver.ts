@@ -128,7 +128,7 @@ export interface ExecSpec {
   readonly terminal?: TerminalSize;
 }
 
-/** A command that runs beside a program. It is killed when the program terminates. */
+/** A command that runs alongside a program. It is killed when the program terminates. */
 export interface ExecSession {
   /** The command's input. Ending the stream is end of file (with a terminal: hang-up). */
   readonly stdin: Writable;
@@ -185,7 +185,7 @@ export interface Program {
   stop(options?: StopOptions): Promise<Exited>;
   stats(): Promise<ProgramStats>;
   /**
-   * Freezes every process of the program, commands beside it included; resolves when none runs. The program stays paused if the
+   * Freezes every process of the program, commands alongside it included; resolves when none runs. The program stays paused if the
    * supervisor dies. Its time limit keeps running. Throws `NotRunning`, and `Unsupported` without a freezer: a cgroup of version 2 below
    * the driver's own `cgroupParent`, or containerd.
    */
@@ -205,7 +205,7 @@ export interface Program {
    */
   exec(spec: ExecSpec): Promise<ExecSession>;
   /**
-   * Changes limits of the running program, also those that it was started without. They outlive the supervisor; `spec` keeps the limits of
+   * Changes limits of the running program, including those that it was started without. They outlive the supervisor; `spec` keeps the limits of
    * the start. Throws `NotRunning`, `InUse` for a memory limit that is lowered to the current usage or below, and `Unsupported` if the
    * machine cannot enforce one.
    */

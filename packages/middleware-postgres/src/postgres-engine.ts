@@ -61,7 +61,7 @@ export class PostgresEngine implements MiddlewareEngine {
   #isFenced = false;
   #isStopping = false;
   readonly #replacement: Replacement;
-  /** Actions that start or stop the server, and takeovers: a repeated one must not be refused while the one before promotes. */
+  /** Actions that start or stop the server, and takeovers: a repeated one must not be refused while the previous one promotes. */
   readonly #actions = new Sequence();
   readonly #takeovers = new Sequence();
   readonly #watch: ReplicaWatch;

@@ -63,7 +63,7 @@ function compilations(): string[] {
 
 afterEach(() => vi.restoreAllMocks());
 
-test("runs the files of a bundle, which find modules and files beside it", () => {
+test("runs the files of a bundle, which find modules and files alongside it", () => {
   const { dir, load } = bundled();
   const { greeting, url, modules } = load().exports;
   expect(greeting).toBe("hello world");
@@ -145,7 +145,7 @@ test("keeps the code of few versions and options of Node.js", async () => {
 
 test("runs without stored code if its directory cannot be written", async () => {
   const { dir, load, code } = bundled();
-  // A directory in the place of the file also stops root.
+  // A directory in place of the file also stops root.
   const first = load();
   await first.keepCompiledCode();
   const [name = ""] = code();

@@ -18,7 +18,7 @@ export interface BundledProgram<Exports> {
 
 /**
  * Loads a module of a bundle of CommonJS files and runs it with the code that V8 compiled in an earlier process, which saves a fifth of the
- * CPU time of a start. The compiled code is stored beside the bundle, under `name`: programs that run different parts of the same
+ * CPU time of a start. The compiled code is stored alongside the bundle, under `name`: programs that run different parts of the same
  * files have different names. Code of another version of V8, or for other options, is never used.
  *
  * Instead of `import.meta`, the files use `bundleScope` (scripts/bundle.mjs).

@@ -69,7 +69,7 @@ describe("flags", () => {
     expect([watch.read({ watch: true }), watch.read({})]).toEqual([true, false]);
   });
 
-  test("a repeatable flag is read as a list, also if it was passed once or not at all", () => {
+  test("a repeatable flag is read as a list, even if it was passed once or not at all", () => {
     const label = listFlag({ name: "label", value: "L", description });
     expect([label.read({}), label.read({ label: "a" }), label.read({ label: ["a", "b"] })]).toEqual([[], ["a"], ["a", "b"]]);
   });

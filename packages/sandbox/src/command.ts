@@ -3,7 +3,7 @@ import type { Connection } from "./connection.ts";
 import { type ProcessInfo, ProcessState } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 import { call, SandboxError, toSandboxError } from "./sandbox-error.ts";
 
-/** A command that a sandbox runs beside its program. */
+/** A command that a sandbox runs alongside its program. */
 export interface CommandInfo {
   readonly id: string;
   readonly command: readonly string[];

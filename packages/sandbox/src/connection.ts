@@ -44,7 +44,7 @@ export interface Connection {
 /** The server limits its connections, so unused ones are closed. */
 const idleConnectionTimeoutMs = 10_000;
 
-/** Detects a server that has disappeared, also while a call waits for its output. */
+/** Detects a server that has disappeared, even while a call waits for its output. */
 const pingIntervalMs = 30_000;
 
 /** Creates a connection. The first call opens it. */

@@ -18,7 +18,7 @@ export interface FileChange {
 
 /** The changes of a watched directory, for one iteration. */
 export interface FolderWatch extends AsyncIterable<FileChange>, AsyncDisposable {
-  /** Ends the watch, also while an iteration waits. Idempotent. */
+  /** Ends the watch, even while an iteration waits. Idempotent. */
   close(): Promise<void>;
 }
 

@@ -16,7 +16,7 @@ server.on("stream", (stream) => {
 beforeEach(() => once(server.listen(0, "127.0.0.1"), "listening"));
 afterEach(() => void server.close());
 
-test("reports a reset connection to its streams only, also if one of them is repeated immediately", async () => {
+test("reports a reset connection to its streams only, even if one of them is repeated immediately", async () => {
   const sessions = new GrpcSessions(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   const uncaught: unknown[] = [];
   process.setUncaughtExceptionCaptureCallback((error) => uncaught.push(error));

@@ -72,7 +72,7 @@ export class SandboxVolume {
   }
 
   /**
-   * Grows the volume, also while sandboxes use it. Resolves when it has the size, a quantity. **Errors**: `InvalidArgument` if it would shrink;
+   * Grows the volume, even while sandboxes use it. Resolves when it has the size, a quantity. **Errors**: `InvalidArgument` if it would shrink;
    * `ResourceExhausted` if its agent has no room, which tries again later; `FailedPrecondition` while the agent does not report.
    */
   async resize(size: string, { signal }: CallOptions = {}): Promise<VolumeInfo> {

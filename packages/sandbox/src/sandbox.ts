@@ -22,7 +22,7 @@ export interface SandboxInfo {
 }
 
 /**
- * A sandbox: a program in isolation, with commands beside it, files and ports.
+ * A sandbox: a program in isolation, with commands alongside it, files and ports.
  *
  * **Example**
  *

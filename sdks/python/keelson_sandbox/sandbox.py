@@ -52,7 +52,7 @@ class SandboxInfo:
 
 
 class Sandbox:
-    """A sandbox: a program in isolation, with commands beside it, files and ports.
+    """A sandbox: a program in isolation, with commands alongside it, files and ports.
 
     >>> with Sandbox.create(image="host") as box:
     ...     box.files.write("main.py", "print(6 * 7)")

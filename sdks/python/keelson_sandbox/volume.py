@@ -82,7 +82,7 @@ class SandboxVolume:
         return cls(transport, name, namespace)
 
     def resize(self, size: str) -> VolumeInfo:
-        """Grows the volume to a quantity, also while sandboxes use it. Returns when it has the size.
+        """Grows the volume to a quantity, even while sandboxes use it. Returns when it has the size.
 
         Raises InvalidArgument if it would shrink, ResourceExhausted if its agent has no room, and FailedPrecondition while the agent does not report.
         """

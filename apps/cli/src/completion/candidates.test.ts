@@ -31,7 +31,7 @@ test("visible commands and their aliases", () => {
   expect(words("-v", "")).toEqual(["up", "mpi", "jobs"]);
 });
 
-test("flags of the command, also after its arguments", () => {
+test("flags of the command, even after its arguments", () => {
   expect(words("-")).toEqual(["--version"]);
   expect(words("mpi", "logs", "--")).toEqual(["--namespace", "--follow", "--mount"]);
   expect(words("mpi", "logs", "pi", "--mount", "x", "-")).toEqual(["--namespace", "--follow", "--mount"]);

@@ -70,7 +70,7 @@ spec:
     ["MQTT broker", (address) => address === new URL(keelson.brokerUrl).host],
     ["Server of `keelson robots exec` and `logs`", (address) => address === printed(/^robots .*?(http:\/\/[\d.:]+)/m)],
     ["gRPC server of sandboxes", (address) => address === printed(/\(gRPC\) on (https?:\/\/[\d.:]+)/)],
-    ["Agents of sandboxes", (address) => /^127\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.[\d.]+:5758$/.test(address)],
+    ["Sandbox agents", (address) => /^127\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.[\d.]+:5758$/.test(address)],
   ]);
   const rowsOf = (address: string): readonly string[] => [...expected].flatMap(([name, isAt]) => (isAt(address) ? [name] : []));
   await expect

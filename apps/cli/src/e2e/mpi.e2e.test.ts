@@ -13,7 +13,7 @@ import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts"
 import { programsOf } from "../testing/processes-of.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-/* Each test continues with the `keelson up` that the one before restarted. */
+/* Each test continues with the `keelson up` that the previous one restarted. */
 
 const namespace = "default";
 const timeout = 180_000;

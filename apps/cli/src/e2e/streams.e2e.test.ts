@@ -144,7 +144,7 @@ describe.each([
     expect(run.output()).not.toContain("over");
   });
 
-  test("run -i passes input until its end and returns the exit status", async () => {
+  test("run -i passes input until it ends and returns the exit status", async () => {
     const name = `sum-${env.KUBECTL_REMOTE_COMMAND_WEBSOCKETS}`;
     const script = "while read n; do sum=$((sum + n)); done; echo sum $sum; exit 5";
     const run = kubectl("run", name, "-i", "--image=none", "--restart=Never", "--command", "--", "/bin/sh", "-c", script);

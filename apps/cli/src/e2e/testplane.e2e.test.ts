@@ -13,7 +13,7 @@ import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 /*
  * `keelson up` is killed while tests run programs. Each program records its runs in a file, so that running twice is detected, and
- * waits for the file `go`, so that none ends before the kill. Each test continues with the `keelson up` that the one before restarted.
+ * waits for the file `go`, so that none ends before the kill. Each test continues with the `keelson up` that the previous one restarted.
  */
 
 const namespace = "default";

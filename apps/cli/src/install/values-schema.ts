@@ -211,7 +211,7 @@ const familyValues: Readonly<Record<string, Readonly<Record<string, TSchema>>>> 
       }),
     }),
     tokenSecret: text(
-      "Secret with a token (key `token`) that grants every call of the fast path, also without TLS; default: users of the cluster only",
+      "Secret with a token (key `token`) that grants every call of the fast path, even without TLS; default: users of the cluster only",
       "",
     ),
     tlsSecret: text(

@@ -66,7 +66,7 @@ it("renews the certificate after four fifths of its validity, and retries hourly
   expect(requests).toBe(2);
 });
 
-it("renews short-lived certificates in time, again and again", async () => {
+it("renews short-lived certificates in time, repeatedly", async () => {
   const clock = createVirtualClock(start);
   const credentials = open(clock);
   await credentials.replace(await issue(start, "laptop", day));

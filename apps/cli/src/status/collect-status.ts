@@ -41,7 +41,7 @@ export interface KeelsonStatus {
   readonly kinds: readonly KindStatus[];
   /** The objects that users created, the most urgent first. */
   readonly workloads: readonly WorkloadStatus[];
-  /** All objects that need attention, also those that other objects own. */
+  /** All objects that need attention, including those that other objects own. */
   readonly problems: readonly ProblemStatus[];
 }
 

@@ -119,7 +119,7 @@ interface Dependent {
   readonly depth: number;
 }
 
-/** Lists each object once, also if it has several owners or is in a cycle. */
+/** Lists each object once, even if it has several owners or is in a cycle. */
 function dependentsOf(
   owner: string | undefined,
   candidates: readonly DeepReadonly<KubernetesObject>[],

@@ -10,7 +10,7 @@ export interface WorkloadStatus {
   readonly name: string;
   /** Phase or result, as the kind names it; empty if the object has no status yet. */
   readonly state: string;
-  /** How long it has run, or ran until its end. */
+  /** How long it has run, or ran until it ends. */
   readonly seconds: number;
   /** What it waits for, or why it needs attention; empty if neither is known. */
   readonly detail: string;

@@ -4,7 +4,7 @@ import type { RandomSource } from "@keelson/apiserver";
 import { type Client, isTransportError } from "@keelson/client";
 
 /**
- * The object that the writers write. `count` is stored twice beside a text of that length, so that a partial write is detected. `from`
+ * The object that the writers write. `count` is stored twice alongside a text of that length, so that a partial write is detected. `from`
  * is the revision that the write replaced (`0` for a create), so that a follower detects a gap.
  */
 export interface Counted extends KubernetesObject {

@@ -86,7 +86,7 @@ export const rollingUpdate = Type.Object(
   {
     partition: Type.Optional(
       int32(
-        "Changes only Pods whose ordinal is at least this number. The others keep their version, parameters and template, also when they are replaced. Default: 0, all Pods.",
+        "Changes only Pods whose ordinal is at least this number. The others keep their version, parameters and template, even when they are replaced. Default: 0, all Pods.",
         { minimum: 0, maximum: 100 },
       ),
     ),

@@ -29,7 +29,7 @@ const content = async (store: LogStore, name: string): Promise<string> => {
 const files = (): Promise<string[]> => readdir(join(root, "app/log"));
 
 describe.each([["plain", undefined] as const, ["encrypted", key] as const])("an archive that is %s", (_, encryptionKey) => {
-  it("keeps files in the order in which they were stored, also for the next process", async () => {
+  it("keeps files in the order in which they were stored, including for the next process", async () => {
     const store = await open(encryptionKey);
     await store.put("b", Buffer.from("one"));
     await store.put("a", Buffer.from("two"));

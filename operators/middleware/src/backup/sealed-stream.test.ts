@@ -52,7 +52,7 @@ describe("an encrypted stream", () => {
     }
   });
 
-  it("detects truncation, also at the end of a chunk", async () => {
+  it("detects truncation, including at the end of a chunk", async () => {
     const stored = await sealed(plain);
     for (const length of [0, 20, headerLength, headerLength + 5, headerLength + frameLength, stored.length - 1])
       await expect(opened(stored.subarray(0, length)), `${length} bytes`).rejects.toMatchObject({ name: "BackupError" });

@@ -180,7 +180,7 @@ describe("the API server, while the operator runs with its own permissions,", { 
     await environment.stop();
   }, 60_000);
 
-  it("rejects a broken plugin with its position, also in an update, and admits a good one", async () => {
+  it("rejects a broken plugin with its position, including in an update, and admits a good one", async () => {
     const broken = changed(".Values.port | quote", ".Values.prot | quote");
     await expect(client.create(ConfigMap, broken)).rejects.toThrow(/pod\.yaml:8:61: .*\.Values\.prot: key not found/);
     const good = changed("", "");

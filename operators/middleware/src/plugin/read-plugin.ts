@@ -31,7 +31,7 @@ export function isPlugin(configMap: DeepReadonly<ConfigMapObject>): boolean {
 /**
  * Parses a plugin from its ConfigMap: the document in `plugin.yaml` and templates in other keys.
  *
- * **Errors**: a {@link PluginError} that names the field, also for a template that does not parse.
+ * **Errors**: a {@link PluginError} that names the field, including for a template that does not parse.
  */
 export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
   return runSteps(pluginInSteps(configMap, runSteps(readDocumentInSteps(configMap))));

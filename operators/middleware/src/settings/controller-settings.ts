@@ -74,7 +74,7 @@ export const defaultControllerSettings: ControllerSettings = readControllerSetti
 /**
  * Parses a `controllers.yaml`. Missing keys have their defaults.
  *
- * **Errors**: a `UsageError` that names the field, also for an unknown key.
+ * **Errors**: a `UsageError` that names the field, including for an unknown key.
  */
 export function readControllerSettings(text: string): ControllerSettings {
   const root = mapOf(parseYaml(text), "controllers.yaml");

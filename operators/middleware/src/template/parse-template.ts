@@ -11,7 +11,7 @@ type End = "end" | "else" | "eof";
 /**
  * Parses a template in the syntax of Go's text/template and Helm. `maxLength` is in characters.
  *
- * **Errors**: a {@link TemplateError} with line and column, also for unknown functions.
+ * **Errors**: a {@link TemplateError} with line and column, including for unknown functions.
  */
 export function parseTemplate(name: string, source: string, maxLength = defaultMaxLength): Template {
   if (source.length > maxLength) {

@@ -43,7 +43,7 @@ type Flow = "on" | "break" | "continue";
  *
  * With `isSample`, the data is an example: `required` accepts an empty value, and `fail` is ignored.
  *
- * **Errors**: a {@link TemplateError} with the position, also when {@link limits} are exceeded or the `budget` is spent.
+ * **Errors**: a {@link TemplateError} with the position, even when {@link limits} are exceeded or the `budget` is spent.
  */
 export function renderTemplate(template: Template, data: unknown, options: RenderTemplateOptions = {}): string {
   return new Renderer(template, options).run(template.body, data);

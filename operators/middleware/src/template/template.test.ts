@@ -67,9 +67,9 @@ describe("templates", () => {
   });
 
   it.each([
-    ["contains itself twice, again and again, as JSON", "until 40", "list $x $x", "toJson $x"],
-    ["contains itself twice, again and again, as YAML", "until 40", "list $x $x", "toYaml $x"],
-    ["contains itself twice, again and again, when printed", "until 40", 'dict "a" $x "b" $x', "$x"],
+    ["contains itself twice, repeatedly, as JSON", "until 40", "list $x $x", "toJson $x"],
+    ["contains itself twice, repeatedly, as YAML", "until 40", "list $x $x", "toYaml $x"],
+    ["contains itself twice, repeatedly, when printed", "until 40", 'dict "a" $x "b" $x', "$x"],
     ["is nested too deep", "until 5000", "list $x", "$x | toJson"],
     ["contains a long text often", "until 12", "list $x $x $x $x", "quote $x"],
   ])("rejects a value that %s", (_, count, build, use) => {

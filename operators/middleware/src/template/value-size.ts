@@ -10,7 +10,7 @@ export interface ValueSize {
 }
 
 /**
- * Measures a value before it is converted: a template can build a list that contains itself twice, again and again. Undefined if it has more
+ * Measures a value before it is converted: a template can build a list that contains itself twice, repeatedly. Undefined if it has more
  * than `max`, or is nested deeper than 64 levels.
  */
 export function sizeOf(value: unknown, max: ValueSize): ValueSize | undefined {

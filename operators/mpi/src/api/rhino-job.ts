@@ -73,7 +73,7 @@ const spec = Type.Object(
           "Whether to create a headless Service for the workers' host names and mount a ConfigMap with hostfile and discover_hosts.sh at /etc/mpi. Default false.",
       }),
     ),
-    ttl: int32("Seconds after its end until the job is deleted with its Pods and logs. 0 keeps it.", {
+    ttl: int32("Seconds after it ends until the job is deleted with its Pods and logs. 0 keeps it.", {
       minimum: 0,
       default: 600,
     }),
@@ -134,7 +134,7 @@ const spec = Type.Object(
       "Added to the launcher's Pod: fields of a PodTemplateSpec, such as resources, nodeSelector or tolerations. Read when the launcher is created.",
     ),
     workerTemplate: podTemplate(
-      "Added to the workers' Pods: fields of a PodTemplateSpec, such as environment variables, resources, volumes, nodeSelector or securityContext. The first container, or the one named rhino-mpi-worker, is merged into the worker's; others run beside it. Read when the workers are created.",
+      "Added to the workers' Pods: fields of a PodTemplateSpec, such as environment variables, resources, volumes, nodeSelector or securityContext. The first container, or the one named rhino-mpi-worker, is merged into the worker's; others run alongside it. Read when the workers are created.",
     ),
     activeDeadlineSeconds: Type.Optional(
       int32("Seconds from the launcher's start until the job must have ended, with all attempts. Unset: no limit.", {

@@ -49,7 +49,7 @@ const isLibrary = ({ path }: ImageEntry): boolean => /\.so(?:\.|$)/.test(path);
 /** Directories with the plugins and help texts of libraries: PMIx, which Open MPI uses, and UCX, which MPICH does. */
 function pluginFolders(libraries: readonly string[]): readonly string[] {
   const folders = libraries.flatMap((path) => {
-    // UCX looks beside the path that it was loaded from, PMIx where it was installed.
+    // UCX looks alongside the path that it was loaded from, PMIx where it was installed.
     if (path.includes("/libucs.so")) return [join(dirname(path), "ucx")];
     const installed = dirname(realpathSync(path));
     return path.includes("/libpmix.so") ? [join(installed, "pmix"), join(installed, "../share/pmix")] : [];

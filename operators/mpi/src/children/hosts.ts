@@ -33,7 +33,7 @@ export function launcherHostName(job: JobView, names: ChildNames): string {
   return `${names.launcher}.${names.hosts}.${job.metadata.namespace ?? "default"}.svc`;
 }
 
-/** The headless Service that resolves the host names of the job's Pods, also before they are ready. */
+/** The headless Service that resolves the host names of the job's Pods, even before they are ready. */
 export function hostsService(job: JobView): NonNullable<ServiceObject["spec"]> {
   return {
     clusterIP: "None",

@@ -21,7 +21,7 @@ describe("checkpoints", () => {
     );
   };
 
-  it("are in a directory that all attempts of a job and all its Pods share, beside the number of the attempt", () => {
+  it("are in a directory that all attempts of a job and all its Pods share, alongside the number of the attempt", () => {
     for (const attempt of [1, 2])
       for (const environment of environmentOf(attempt))
         expect(environment).toMatchObject({

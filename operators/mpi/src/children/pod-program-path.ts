@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 const dist = new URL(import.meta.url.endsWith(".ts") ? "../../dist/" : "../", import.meta.url);
 
 /**
- * Path of the built program for Pods, also if this module runs from source: the bundle, which starts in three quarters of the time, if it is
+ * Path of the built program for Pods, even if this module runs from source: the bundle, which starts in three quarters of the time, if it is
  * newer than the build.
  */
 export const podProgram = fileURLToPath(

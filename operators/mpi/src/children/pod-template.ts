@@ -7,7 +7,7 @@ type Template = JobObject["spec"]["template"];
 /**
  * Adds a user's fields to the Pod template of a launcher or workers. What the launch needs wins: the command, our labels, variables and
  * volumes, and that the Pod is not restarted. The user's first container, or the one with the name of ours, is merged into ours; others run
- * beside it.
+ * alongside it.
  */
 export function overlayTemplate(overlay: DeepReadonly<PodTemplateOverlay> | undefined, base: Template): Template {
   if (overlay === undefined) return base;

@@ -130,7 +130,7 @@ describe("keelson mpi", () => {
     expect((await start("queue", [], { queue: "team" })).out).not.toContain("RhinoJob");
   });
 
-  it("waits for the end of a job and exits with its status", async () => {
+  it("waits for a job to finish and exits with its status", async () => {
     await create();
     const waiting = start("wait", ["pi"]);
     await setStatus({ jobStatus: "Running" });

@@ -5,7 +5,7 @@ import { copyNode, portableNode } from "@keelson/operator/portable-node";
 
 /**
  * `keelson mpi copy-tools DIR`: copies the launcher and worker programs into a directory, with Node, its libraries and its loader, so that they
- * run in any image of the same architecture. `podProgram` is the path of the program that is both, with its modules beside it.
+ * run in any image of the same architecture. `podProgram` is the path of the program that is both, with its modules alongside it.
  */
 export function createCopyToolsCommand(podProgram: string): CommandDefinition {
   return {

@@ -8,7 +8,7 @@ import { exitCodeOf } from "./pod-trouble.ts";
 
 const job = { ...jobOf("launcher"), status: { active: 1 } };
 const ended = (exitCode: number) => ({ terminated: { exitCode } });
-/** A Pod whose launcher has a container beside it. The kubelet sorts their statuses by name. */
+/** A Pod whose launcher has a container alongside it. The kubelet sorts their statuses by name. */
 const pod = (phase: string, launcher: object, beside: object): PodObject => {
   const status = { ...{ ready: false, restartCount: 0, image: "x", imageID: "" } };
   return {
@@ -33,7 +33,7 @@ const pod = (phase: string, launcher: object, beside: object): PodObject => {
 const running = { running: {} };
 
 describe("the outcome of a launcher with other containers in its Pod", () => {
-  it("is that of the launcher, also while the others run", () => {
+  it("is that of the launcher, even while the others run", () => {
     expect(launcherOutcome(job, [pod("Running", running, running)])).toBeUndefined();
     expect(launcherOutcome(job, [pod("Running", ended(0), running)])).toEqual({ kind: "complete" });
     expect(launcherOutcome(job, [pod("Running", ended(3), running)])).toMatchObject({ kind: "failed" });

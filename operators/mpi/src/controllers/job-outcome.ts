@@ -34,7 +34,7 @@ export function launcherOutcome(
   const [pod, ...others] = pods;
   if (pod === undefined || others.length > 0 || pod.metadata.deletionTimestamp !== undefined) return undefined;
   const { phase } = pod.status ?? {};
-  // A container beside the launcher may run on.
+  // A container alongside the launcher may run on.
   const exitCode = phase === "Failed" ? undefined : exitCodeOf(pod);
   if (phase === "Succeeded" || exitCode === 0) return { kind: "complete" };
   if (phase !== "Failed" && exitCode === undefined) return undefined;

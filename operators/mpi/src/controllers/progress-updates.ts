@@ -9,7 +9,7 @@ export class ProgressUpdates {
   /** Monotonic times of the last updates, by job. */
   readonly #writtenAt = new Map<string, number>();
 
-  /** Time until a status may be written: 0 if it differs from the one before in more than progress. `now` is monotonic. */
+  /** Time until a status may be written: 0 if it differs from the previous one in more than progress. `now` is monotonic. */
   delayMs(job: string, before: DeepReadonly<Status> | undefined, status: Status, now: number): number {
     const writtenAt = this.#writtenAt.get(job);
     if (writtenAt === undefined || !jsonEquals(essence(before), essence(status))) return 0;

@@ -69,14 +69,14 @@ describe("decideRhinoJob before the end", () => {
     expect(rest.createLauncher).toBeUndefined();
   });
 
-  it("fails if the workers that it has created were deleted, also before the launcher is ready", () => {
+  it("fails if the workers that it has created were deleted, even before the launcher is ready", () => {
     const created = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [readyLauncher] })).status;
     const job = rhinoJobOf({}, { status: { ...created, jobStatus: "Pending" } as Status });
     const decision = decideRhinoJob(observed({ job, launcher: jobOf("launcher"), launcherPods: [readyLauncher] }));
     expect(condition(decision.status, "Failed")?.reason).toBe("WorkersDeleted");
   });
 
-  it("records that the launcher is ready beside its workers", () => {
+  it("records that the launcher is ready alongside its workers", () => {
     const jobs = { launcher: jobOf("launcher"), workers: jobOf("workers") };
     const decision = decideRhinoJob(
       observed({ ...jobs, launcherPods: [readyLauncher], workerPods: [podOf("w-0", "Pending")] }),
@@ -388,7 +388,7 @@ describe("decideRhinoJob at the end", () => {
   it.each([
     ["the launcher that was deleted", { job: rhinoJobOf({}, { status: started }) }, "LauncherDeleted"],
     [
-      "the launcher that was deleted before its status was written, beside its workers",
+      "the launcher that was deleted before its status was written, alongside its workers",
       { workers: jobOf("workers") },
       "LauncherDeleted",
     ],

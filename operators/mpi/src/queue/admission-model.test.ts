@@ -115,7 +115,7 @@ class Cluster {
   }
 }
 
-/** The reserved start of a waiting job beside these running ones. */
+/** The reserved start of a waiting job alongside these running ones. */
 function startOf(job: WaitingJob, state: QueueState, running: readonly RunningJob[]): number {
   const capacity = new Capacity(state.free ?? new Map());
   const ledger = new QuotaLedger();

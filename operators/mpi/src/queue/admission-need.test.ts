@@ -57,7 +57,7 @@ describe("a job that needs an admission", () => {
     expect(decide(resumed)).toMatchObject({ awaitsAdmission: true, status: { jobStatus: "Pending" } });
   });
 
-  it("holds what it was admitted with until it has ended, also if it was started before there was a queue", () => {
+  it("holds what it was admitted with until it has ended, even if it was started before there was a queue", () => {
     const running = { jobStatus: "Running" as const, startTime: at(0), attempt: 1 };
     expect(admissionNeed(withStatus(running))).toEqual({ kind: "running", attempt: 1 });
     expect(admissionNeed(withStatus({ ...running, jobStatus: "Failed" }))).toEqual({ kind: "none" });

@@ -98,7 +98,7 @@ export class Capacity {
   }
 }
 
-/** Places workers on the nodes that have room for the most of them, beside what is already placed. */
+/** Places workers on the nodes that have room for the most of them, alongside what is already placed. */
 function spread(
   { requests }: PodShape,
   workers: number,

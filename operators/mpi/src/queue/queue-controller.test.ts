@@ -82,7 +82,7 @@ describe("the queue", () => {
     ["nodeSelector", { nodeSelector: "a" }, 'spec.launcherTemplate.spec.nodeSelector: Invalid value: "a": must be an object'],
     ["containers", { containers: 5 }, "spec.launcherTemplate.spec.containers: Invalid value: 5: must be a list"],
     ["env", { containers: [{ env: 5 }] }, "spec.launcherTemplate.spec.containers[0].env: Invalid value: 5: must be a list"],
-  ])("admits other jobs beside one with malformed %s, which is refused", async (_field, spec, message) => {
+  ])("admits other jobs alongside one with malformed %s, which is refused", async (_field, spec, message) => {
     await operator.addNode("n", { cpu: "10", pods: "100" });
     await operator.create({ launcherTemplate: { spec } } as never, "malformed");
     await launcherOf(await operator.create(requesting("2"), "other"));
@@ -90,7 +90,7 @@ describe("the queue", () => {
     expect(malformed?.status?.message).toBe(message);
   });
 
-  it("admits other jobs beside an MPIJob with malformed commands, which is refused", async () => {
+  it("admits other jobs alongside an MPIJob with malformed commands, which is refused", async () => {
     await operator.addNode("n", { cpu: "10", pods: "100" });
     const template = { spec: { containers: [{ name: "c", image: "x", command: 5 }] } };
     await operator.client.create(MPIJob, {

@@ -158,7 +158,7 @@ function rulesOf({ spec }: DeepReadonly<MPIQueue>): QueueRules {
 const allocatableOf = ({ status }: DeepReadonly<NodeObject>): Amounts =>
   amountsOf(status?.allocatable ?? status?.capacity ?? {});
 
-/** What nodes have beside these Pods. */
+/** What nodes have alongside these Pods. */
 function freeAmounts(
   nodes: readonly DeepReadonly<NodeObject>[],
   pods: readonly DeepReadonly<PodObject>[],

@@ -120,7 +120,7 @@ class RobotAgent implements RunningAgent {
     this.#leases.check();
     this.#armRestart();
     void this.#runner.collectImages(this.#state.tasks.values());
-    // Programs of the last agent are resumed already, also while the robot cannot join.
+    // Programs of the last agent are resumed already, even while the robot cannot join.
     this.#membership.join(() => this.#connect(), { again: false });
   }
 

@@ -57,7 +57,7 @@ export const DisconnectPolicy = Type.Object(
     onRobot: Type.Optional(
       choice(
         ["stop", "keep"],
-        "What the robot does without contact. stop: it stops the program before its lease expires, so that the task never runs twice. keep: the program continues, possibly beside its replacement.",
+        "What the robot does without contact. stop: it stops the program before its lease expires, so that the task never runs twice. keep: the program continues, possibly alongside its replacement.",
         { default: "stop" },
       ),
     ),

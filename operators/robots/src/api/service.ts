@@ -6,7 +6,7 @@ const Check = Type.Object({
   type: Type.Optional(
     choice(
       ["http", "tcp", "script", "grpc"],
-      "http: a GET request, 2xx passes and 429 is a warning. tcp: a connection. script: a command beside the program, 0 passes and 1 is a warning. grpc: the gRPC health checking protocol.",
+      "http: a GET request, 2xx passes and 429 is a warning. tcp: a connection. script: a command alongside the program, 0 passes and 1 is a warning. grpc: the gRPC health checking protocol.",
     ),
   ),
   command: Type.Optional(Type.String({ description: "Program of a script check, run as the task's program is." })),

@@ -60,7 +60,7 @@ describe("Dispatcher", () => {
     expect(sent).toHaveLength(3);
   });
 
-  it("has the robot of a displaced attempt stop it, beside the dispatch of the current one", async () => {
+  it("has the robot of a displaced attempt stop it, alongside the dispatch of the current one", async () => {
     const { clock, sent, observe } = setUp();
     const displaced = { robot: "robot-002", attempt: 1 };
     observe(bound({ state: "dispatching", attempt: 2, displaced }));

@@ -41,7 +41,7 @@ describe("KeyedQueue", () => {
     expect(queue.push("d", turn)).toBe(false);
   });
 
-  it("bounds the work of each owner until it has ended, also if it fails", async () => {
+  it("bounds the work of each owner until it has ended, even if it fails", async () => {
     const queue = new KeyedQueue({ maxConcurrent: 9, maxPending: 9, onError: () => {} });
     const push = (name: string) => queue.push(name, () => Promise.reject(new Error("no")), { name, maxPending: 2 });
     expect([push("a"), push("a"), push("a"), push("b")]).toEqual([true, true, false, true]);

@@ -157,7 +157,7 @@ describe("a client without a key", () => {
 });
 
 describe("a broker that requires TLS", () => {
-  it("rejects robots without TLS, also those that join, with the reason", async () => {
+  it("rejects robots without TLS, including those that join, with the reason", async () => {
     await broker.stop();
     const rejections: RobotRejection[] = [];
     const onRejected = (rejection: RobotRejection) => rejections.push(rejection);

@@ -23,7 +23,7 @@ export function createAedes({ log, readTimeoutMs = 10_000, ...handlers }: Create
     // Messages to a client that does not read would keep the broker from delivering others.
     drainTimeout: readTimeoutMs,
     preConnect: (_, packet, done) => {
-      // The broker would queue messages for a persistent session, also those of topics that the robot may not read.
+      // The broker would queue messages for a persistent session, including those of topics that the robot may not read.
       packet.clean = true;
       done(null, true);
     },

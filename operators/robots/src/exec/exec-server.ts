@@ -175,7 +175,7 @@ export class ExecServer {
     this.#end(socket, `${head}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
   }
 
-  /** Sends the last data of a connection and closes it, also if the caller neither reads nor closes its side. */
+  /** Sends the last data of a connection and closes it, even if the caller neither reads nor closes its side. */
   #end(socket: Duplex, data: string | Uint8Array): void {
     const { clock } = this.#options;
     const destroy = (): void => void socket.destroy();

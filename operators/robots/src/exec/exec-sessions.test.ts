@@ -42,7 +42,7 @@ it("ignores the reports of other robots and repeated ones", async () => {
   expect(output).toEqual(["out"]);
 });
 
-it("ends a command whose output was lost, also on the robot", () => {
+it("ends a command whose output was lost, including on the robot", () => {
   const { sessions, open, ends, sent } = setUp();
   const { id } = open();
   sessions.receive("robot-001", { id, seq: 1, kind: "output", stream: "stdout", data });

@@ -66,7 +66,7 @@ describe("a spread", () => {
     expect([score(at("x", undefined)), score(at("y", "a"))]).toEqual([-1, 0]);
   });
 
-  it("counts by its weight relative to the other spreads, and beside affinities", () => {
+  it("counts by its weight relative to the other spreads, and alongside affinities", () => {
     const [a, b] = [at("a", "a"), at("b", "b")];
     const toA = { attribute, targets: targets({ a: 100 }) };
     const toB = { attribute, targets: targets({ b: 100 }) };

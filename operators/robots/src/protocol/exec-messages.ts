@@ -3,7 +3,7 @@ import type { LogPosition, TerminalSize } from "@keelson/execution";
 import { type LogsStart, readLogPosition, readLogsStart } from "./log-messages.ts";
 import { taskUidPattern } from "./messages.ts";
 
-/** Feature of an agent with a key that runs commands beside the programs of tasks. */
+/** Feature of an agent with a key that runs commands alongside the programs of tasks. */
 export const execFeature = "exec";
 
 /** Maximum data of one message. */
@@ -27,7 +27,7 @@ export const maxExecTimeoutMs = 86_400_000;
 /** Maximum size of a command with its arguments. */
 const maxExecCommandBytes = 32 * 1024;
 
-/** A command to run beside a task's program. */
+/** A command to run alongside a task's program. */
 export interface ExecStart {
   readonly kind: "start";
   /** The server's time in milliseconds. An agent rejects commands that were issued before it started. */

@@ -42,7 +42,7 @@ const decide = (observed: Partial<JobRolloutObservation>) =>
   });
 
 describe("revisions", () => {
-  it("keep the number of a group whose content does not change, also when an earlier content returns", () => {
+  it("keep the number of a group whose content does not change, even when an earlier content returns", () => {
     const [, changed, back] = revisionsOf(first, second, { ...first, robotSelector: {} });
     expect(changed?.groupRevisions).toEqual({ a: 2, b: 1 });
     expect(back?.groupRevisions).toEqual({ a: 3, b: 3 });

@@ -259,7 +259,7 @@ describe("decideRollout", () => {
   });
 
   it.each([{ isPaused: true }, { before: progressing({ phase: "failed" }) }])(
-    "removes tasks that no revision has immediately, also if the rollout does not progress: %j",
+    "removes tasks that no revision has immediately, even if the rollout does not progress: %j",
     (state) => {
       const surplus = { total: 5, deleting: 0, unneeded: 3 };
       expect(decide([copy(0)], { surplus, ...state }).removeSurplus).toBe(3);

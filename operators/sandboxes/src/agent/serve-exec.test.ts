@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { encodeFrame, execChannels } from "../protocol/exec-frames.ts";
 import { serveExec } from "./serve-exec.ts";
 
-it("waits for the end of a command once, however often its input stalls, and ends a stalled input with it", async () => {
+it("waits for a command to finish once, however often its input stalls, and ends a stalled input with it", async () => {
   const exit = createDeferred<{ readonly exitCode: number }>();
   let waits = 0;
   const read: string[] = [];

@@ -23,7 +23,7 @@ const spec = Type.Object(
     }),
     size: intOrStringSchema({
       description:
-        "Size including the file system's own data, 16Mi to 1Ti. The space is allocated when the volume is created. It can grow, also while sandboxes use the volume, but not shrink.",
+        "Size including the file system's own data, 16Mi to 1Ti. The space is allocated when the volume is created. It can grow, even while sandboxes use the volume, but not shrink.",
       pattern: positiveQuantity,
       "x-kubernetes-validations": [
         { rule: "quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0", message: "size cannot be reduced" },

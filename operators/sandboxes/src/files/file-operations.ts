@@ -33,7 +33,7 @@ export type FileOperation =
   | { readonly kind: "list"; readonly path: string }
   /** Reads at most {@link maxChunkBytes}. `inode` is that of an earlier chunk of the same file. */
   | { readonly kind: "read"; readonly path: string; readonly offset: number; readonly inode?: Inode }
-  /** Writes a chunk of a new file that only this operation knows, beside `path`. The first one creates it. */
+  /** Writes a chunk of a new file that only this operation knows, alongside `path`. The first one creates it. */
   | {
       readonly kind: "write";
       readonly path: string;

@@ -37,7 +37,7 @@ export class FolderRecords {
   }
 }
 
-/** The report of records. A change that repeats the one before is left out: a program writes a file in many steps. */
+/** The report of records. A change that repeats the previous one is left out: a program writes a file in many steps. */
 export function reportOf(records: readonly string[]): FolderReport {
   const changes: FolderChange[] = [];
   let last = "";

@@ -113,7 +113,7 @@ describe("a hostile sandbox", () => {
     },
   );
 
-  it.each(["secret", "../secret", "../../secret"])("cannot reach a file beside its root at %s", (path) => {
+  it.each(["secret", "../secret", "../../secret"])("cannot reach a file alongside its root at %s", (path) => {
     symlinkSync(join(base, "secret"), join(root, "work", "absolute"));
     symlinkSync("../../secret", join(root, "work", "relative"));
     for (const each of [path, "absolute", "relative"]) expect(codeOf({ kind: "read", path: each, offset: 0 })).toBe("NotFound");

@@ -57,7 +57,7 @@ export class Watcher {
   }
 
   /**
-   * Once it has ended by itself: whether its sandbox has ended. The processes of a sandbox are killed before its end is known, but a watch that
+   * Once it has ended by itself: whether its sandbox has ended. The processes of a sandbox are killed before it ends is known, but a watch that
    * was killed alone, because the sandbox has no memory left, has failed.
    */
   async hasEndedWithProgram(): Promise<boolean> {

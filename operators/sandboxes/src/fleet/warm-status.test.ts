@@ -11,7 +11,7 @@ const status = (...ids: readonly string[]): AgentStatus => ({
   ),
 });
 
-it("reports that an agent no longer has a sandbox, also if it has got another one in the meantime", () => {
+it("reports that an agent no longer has a sandbox, even if it has got another one in the meantime", () => {
   expect(hasLoadChange(status("a", "b"), status("a"))).toBe(true);
   expect(hasLoadChange(status("a"), status("b"))).toBe(true);
   expect(hasLoadChange(status("a"), status("a"))).toBe(false);

@@ -123,7 +123,7 @@ const insideCommands = ({ gateway, address }: NetworkAddresses): string =>
 
 /**
  * Moves the sandbox's end into the network namespace of a process. A container needs one that its user namespace owns, or the OCI runtime
- * could not run commands beside its program.
+ * could not run commands alongside its program.
  */
 export async function moveNetwork(network: SandboxNetwork, pid: number): Promise<void> {
   await run("ip", ["-netns", network.namespace, "link", "set", "eth0", "netns", String(pid)]);

@@ -107,7 +107,7 @@ it("gives several readers the same output and ends each when it aborts", async (
   expect(textOf(await both)).toBe("b");
 });
 
-it("keeps parts for a reader that returns, also if they are small and alternate between the outputs", async () => {
+it("keeps parts for a reader that returns, even if they are small and alternate between the outputs", async () => {
   const buffer = new OutputBuffer(1 << 20, "wait");
   let written = 0;
   const writer = (async () => {

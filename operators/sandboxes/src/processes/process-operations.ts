@@ -4,7 +4,7 @@ import { isTerminalSize } from "../protocol/exec-frames.ts";
 
 /* Operations on the processes of a sandbox: what the operator asks an agent. */
 
-/** A command to start beside the program of a sandbox. */
+/** A command to start alongside the program of a sandbox. */
 export interface ProcessStart {
   readonly kind: "start";
   readonly processId: string;

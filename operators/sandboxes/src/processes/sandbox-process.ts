@@ -18,7 +18,7 @@ const inputWaitMs = 3_000;
 /** How long the output of processes that a command has left behind is followed after its exit. */
 const lingerMs = 1_000;
 
-/** A command that runs beside the program of a sandbox, with its last output. */
+/** A command that runs alongside the program of a sandbox, with its last output. */
 export class SandboxProcess {
   readonly spec: ProcessStart;
   readonly #session: ExecSession;

@@ -8,10 +8,10 @@ import { SandboxProcess } from "./sandbox-process.ts";
 /** Maximum number of processes per sandbox, those that have exited included: their output is in the agent's memory. */
 const maxProcesses = 32;
 
-/** What a process needs of the program that it runs beside. */
+/** What a process needs of the program that it runs alongside. */
 export type ProcessHost = Pick<Program, "id" | "exited"> & { exec(spec: ExecSpec): Promise<ExecSession> };
 
-/** The processes beside the sandboxes of an agent. They end with their sandbox. */
+/** The processes alongside the sandboxes of an agent. They end with their sandbox. */
 export class SandboxProcesses {
   readonly #clock: Clock;
   readonly #begin: (sandboxId: string) => () => void;

@@ -294,7 +294,7 @@ describe("the proxy to ports of sandboxes", () => {
     expect((await fetchRaw("/switch", { headers: { cookie } })).status).toBe(502);
   });
 
-  it("closes connections of rejected upgrades, also if the client keeps its end open", async () => {
+  it("closes connections of rejected upgrades, even if the client keeps its end open", async () => {
     const socket = await openRaw(`GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`);
     const closed = new Promise((resolve) => socket.once("close", resolve));
     const [answer] = (await once(socket, "data")) as [Buffer];
@@ -365,7 +365,7 @@ describe("the proxy to ports of sandboxes", () => {
     await expect.poll(async () => (await fetchRaw("/", { headers: { cookie } })).status, { timeout: 20_000 }).toBe(200);
   });
 
-  it("counts no requests of clients that have left, also in a pipeline or during a review", async () => {
+  it("counts no requests of clients that have left, including in a pipeline or during a review", async () => {
     const status = async () => (await fetchRaw("/", { headers: { cookie } })).status;
     const held = `GET /hold HTTP/1.1\r\nhost: ${host}\r\n`;
     const pipeline = await openRaw(`${held}cookie: ${cookie}\r\n\r\n`.repeat(128));

@@ -34,7 +34,7 @@ const keyIds = (): readonly string[] =>
   (JSON.parse(readFileSync(file, "utf8")) as { keys: { id: string }[] }).keys.map(({ id }) => id);
 
 describe("a signature", () => {
-  it("is valid for its port and sandbox until it expires, also for a process that opens the keys later", async () => {
+  it("is valid for its port and sandbox until it expires, including for a process that opens the keys later", async () => {
     const signer = await UrlSigner.open(file, clock);
     const expiry = clock.now() + hourMs;
     const signature = await signer.sign(target, expiry);

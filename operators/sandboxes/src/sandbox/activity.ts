@@ -1,7 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 
 /**
- * What uses the sandboxes of an agent: commands beside their programs, and connections to their exposed ports. A new agent counts from its
+ * What uses the sandboxes of an agent: commands alongside their programs, and connections to their exposed ports. A new agent counts from its
  * start, so that a sandbox is never taken for idle too early.
  */
 export class Activity {

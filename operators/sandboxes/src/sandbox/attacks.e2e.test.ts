@@ -75,7 +75,7 @@ async function attack(command: string[], change: Partial<AgentSandbox> = {}): Pr
 const shell = (script: string): Promise<string> => attack(["bash", "-c", script]);
 const perl = (source: string): Promise<string> => attack(["perl", "-e", source]);
 
-/** What a command beside a sandbox's program prints. */
+/** What a command alongside a sandbox's program prints. */
 const exec = (program: Program, ...command: [string, ...string[]]): Promise<string> => execAs(program, { command });
 
 async function execAs(program: Program, spec: ExecSpec): Promise<string> {

@@ -89,7 +89,7 @@ describe("agents with containerd", () => {
     expect(containers()).toEqual([]);
   });
 
-  it("run commands beside a program of a minimal image", async () => {
+  it("run commands alongside a program of a minimal image", async () => {
     await local.sandbox("one", { image: "busybox", command: ["sh", "-c", "echo here >mine; exec sleep 600"] });
     await local.phase("one", "Running");
     expect(await exec("one", ["sh", "-c", "cat mine; exit 7"])).toEqual({ stdout: "here\n", exitCode: 7 });

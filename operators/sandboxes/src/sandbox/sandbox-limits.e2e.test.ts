@@ -62,7 +62,7 @@ describe("a sandbox", () => {
     expect(readFileSync(program.logs.stderr, "utf8")).toMatch(/fork/i);
   });
 
-  it("shares its process limit with commands beside its program", async () => {
+  it("shares its process limit with commands alongside its program", async () => {
     const claim = { claimUid: "", claimName: "one", namespace: "default" };
     await manager.create({ sandboxId, ...claim, image: "host", command: ["sleep", "600"] });
     const program = driver.get(sandboxId);

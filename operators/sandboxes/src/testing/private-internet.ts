@@ -14,7 +14,7 @@ import type { AgentSandbox } from "../protocol/protocol.ts";
 /** A sandbox for {@link runInPrivateInternet}, and the Bash script that it runs. */
 export interface NetworkAttempt extends Pick<AgentSandbox, "network" | "networkAllow" | "ports"> {
   readonly script: string;
-  /** Runs the script beside the program of the sandbox after the agent was replaced. */
+  /** Runs the script alongside the program of the sandbox after the agent was replaced. */
   readonly isAdopted?: boolean;
 }
 

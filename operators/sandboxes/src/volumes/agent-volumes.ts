@@ -99,7 +99,7 @@ export class AgentVolumes {
     });
   }
 
-  /** Grows a volume to a size, also while sandboxes use it. Does nothing if it has that size. **Errors**: {@link VolumeError}. */
+  /** Grows a volume to a size, even while sandboxes use it. Does nothing if it has that size. **Errors**: {@link VolumeError}. */
   resize(volumeId: string, sizeBytes: number): Promise<void> {
     return this.#next(volumeId, async () => {
       const folder = this.#folder(volumeId);

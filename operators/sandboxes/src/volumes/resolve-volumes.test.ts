@@ -23,7 +23,7 @@ function resolve(volumes: Readonly<Record<string, Partial<SandboxVolume> | undef
 }
 
 describe("the volumes of a sandbox", () => {
-  it("name the agent that has them, also while it is away", () => {
+  it("name the agent that has them, even while it is away", () => {
     expect(resolve({})).toEqual({ kind: "ready", agent: undefined, mounts: [] });
     expect(resolve({ one: {}, two: { status: { ...ready, phase: "Away" } } })).toEqual({
       kind: "ready",

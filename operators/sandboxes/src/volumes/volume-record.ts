@@ -5,7 +5,7 @@ import { writeFileAtomic } from "@keelson/execution/files";
 import { VolumeError } from "./volume-error.ts";
 import type { IdRange } from "./volume-owner.ts";
 
-/** What an agent keeps about a volume, beside it. */
+/** What an agent keeps about a volume, alongside it. */
 export interface VolumeRecord {
   readonly sizeBytes: number;
   /** Directory of the agent that used it last. Programs of that agent may have it mounted as long as the directory exists. */

@@ -14,7 +14,7 @@ const Stage = Type.Object({
 export const loadGenerator = Type.Object(
   {
     url: Type.String({
-      description: "URL of the requests. ${{ values.NAME }} is a value of envInjection, also in headers and body.",
+      description: "URL of the requests. ${{ values.NAME }} is a value of envInjection, including in headers and body.",
       minLength: 1,
       maxLength: 4096,
     }),

@@ -110,7 +110,7 @@ describe("a JSONPath comparison", () => {
     });
   });
 
-  it("counts a null beside other values as a value that differs", () => {
+  it("counts a null alongside other values as a value that differs", () => {
     const states = { states: [{ ready: true }, { ready: null }] };
     expect(checkJsonPath({ path: ".states[*].ready", value: true }, states)).toMatchObject({
       passed: false,

@@ -29,7 +29,7 @@ export function checkAssertion(
   const prefix = (text: string): string => (name === undefined ? "" : `${text} `);
   if (cel !== undefined) return checkCel(cel, prefix(cel), { ...variables, object: resource ?? null });
   if (jsonPath === undefined) return failPermanently("the expectation checks nothing");
-  // Otherwise a path that must be absent would be absent, also if a selector selects nothing.
+  // Otherwise a path that must be absent would be absent, even if a selector selects nothing.
   if (resource === undefined) return fail("the object does not exist", "absent");
   const { passed, expected, actual } = checkJsonPath(jsonPath, resource);
   if (passed) return pass(actual);

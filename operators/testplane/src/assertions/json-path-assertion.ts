@@ -48,7 +48,7 @@ export function checkJsonPath(assertion: Assertion, root: unknown): JsonPathResu
   const operator = operatorOf(assertion);
   const selected = parseJsonPath(completePath(assertion.path))(root).filter((value) => value !== undefined);
   const found = selected.filter((value) => value !== null);
-  // A null beside values is a value that differs from them.
+  // A null alongside values is a value that differs from them.
   const compared = found.length > 0 && operator !== "Exists" && operator !== "Absent" ? selected : found;
   const values: readonly unknown[] = assertion.count ? [found.length] : compared;
   const expected = `${operator}${assertion.value === undefined ? "" : ` ${textOf(assertion.value)}`}`;

@@ -55,7 +55,7 @@ describe("the mistakes of a file", () => {
     expect(find(good.replace(from, to)).join("\n")).toMatch(new RegExp(expected.source, "m"));
   });
 
-  it("are all reported, in order, also in later documents and Lists", () => {
+  it("are all reported, in order, including in later documents and Lists", () => {
     const list = `
 ---
 apiVersion: v1

@@ -16,7 +16,7 @@ const test = (status: object) =>
     status,
   }) as unknown as DeepReadonly<IntegrationTest>;
 
-it("prints the steps of a round before its end, also if one event has both", () => {
+it("prints the steps of a round before it ends, even if one event has both", () => {
   const status = { phase: "Running", currentRound: 1, steps: [failed], roundHistory: [round(1)] };
   expect(progressLines(undefined, test(status))).toEqual([
     "  read: FAILED: Forbidden: no",

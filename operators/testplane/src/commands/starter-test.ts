@@ -21,7 +21,7 @@ spec:
         allOf: [{ matches: { data: { colour: red } } }]
       # Values for later steps, as CEL.
       outputs: [{ name: colour, cel: object.data.colour }]
-      # Runs at the end of the test, also if it fails.
+      # Runs at the end of the test, even if it fails.
       cleanup:
         - name: remove
           delete: { object: { apiVersion: v1, kind: ConfigMap, name: first-test } }

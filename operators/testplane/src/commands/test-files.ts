@@ -91,7 +91,7 @@ async function access<T>(path: string, read: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Parses the tests of a YAML text, also those in Lists. */
+/** Parses the tests of a YAML text, including those in Lists. */
 export function parseTests(yaml: string, file: string): TestFiles {
   const tests: TestManifest[] = [];
   const ignored: string[] = [];

@@ -21,7 +21,7 @@ test("has one file per kind of evidence, and none for what is missing", () => {
   );
 });
 
-test("removes the values of Secrets, also from annotations", () => {
+test("removes the values of Secrets, including from annotations", () => {
   const annotations = { "kubectl.kubernetes.io/last-applied-configuration": '{"data":{"key":"aHVzaA=="}}', kept: "yes" };
   const secret = { apiVersion: "v1", kind: "Secret", metadata: { name: "s", annotations }, data: { key: "aHVzaA==" } };
   const text = bundleFiles({ ...evidence, objects: [secret] })["objects.yaml"] ?? "";

@@ -32,7 +32,7 @@ interface InFlight {
 /**
  * The load of one worker.
  *
- * **Open model**: request `n` is due at a time of the schedule, whatever the target does. Its latency counts from then, also if it had to
+ * **Open model**: request `n` is due at a time of the schedule, whatever the target does. Its latency counts from then, even if it had to
  * wait for a connection (no coordinated omission). The backlog is a number, not a list, so memory does not grow. Requests that are due
  * and still wait when the stages are over get `timeoutMs` more; then they count as not sent.
  *
@@ -117,7 +117,7 @@ export class LoadRun {
       this.#send(due, false);
     }
     if (this.#next >= total) {
-      // The load ends with its last stage, also if no request is left.
+      // The load ends with its last stage, even if no request is left.
       if (this.elapsedMs < this.#endMs) this.#arm("next", this.#endMs - this.elapsedMs);
     } else if (!this.#isStopped && !this.#timers.has("drain")) {
       const left = Math.max(this.#endMs + this.#plan.timeoutMs - this.elapsedMs, 0);

@@ -31,7 +31,7 @@ export function keelsonContainer(
   };
 }
 
-/** Path of a built program of this package, also if this module runs from source. `path`: below `src`, without its extension. */
+/** Path of a built program of this package, even if this module runs from source. `path`: below `src`, without its extension. */
 export function builtProgram(path: string): string {
   const isSource = import.meta.url.endsWith(".ts");
   return fileURLToPath(new URL(`${isSource ? "../../dist" : ".."}/${path}.js`, import.meta.url));

@@ -47,7 +47,7 @@ export interface ProgramPodOptions {
   readonly namespace: string;
   /** Absent: the program has no credentials for the API server. */
   readonly serviceAccountName?: string | undefined;
-  /** Seconds after which the program is killed: no attempt may run beside the next one. */
+  /** Seconds after which the program is killed: no attempt may run alongside the next one. */
   readonly activeDeadlineSeconds: number;
   /** Namespace of the round, which the program reads from `NAMESPACE`. */
   readonly roundNamespace: string;

@@ -181,7 +181,7 @@ function criterionCase(criterion: DeepReadonly<CriterionResult>): CaseReport {
 const outcomeOf = (verdict: RoundVerdict | undefined): "failed" | "error" =>
   verdict === "Error" || verdict === "Inconclusive" ? "error" : "failed";
 
-/** One case per round, also for rounds that are no longer in the history. */
+/** One case per round, including for rounds that are no longer in the history. */
 function roundCases(status: DeepReadonly<NonNullable<IntegrationTest["status"]>>): readonly CaseReport[] {
   const { completedRounds = 0, roundHistory = [], failedRoundHistory = [] } = status;
   const summaries = new Map<number, DeepReadonly<RoundSummary>>();

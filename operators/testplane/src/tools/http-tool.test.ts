@@ -62,7 +62,7 @@ describe("the tool http", () => {
     expect(body).toEqual({ method: "POST", path: "/a?b=c", token: "t", body: "hello" });
   });
 
-  it("repeats a GET until the status is as expected, also before the server listens", async () => {
+  it("repeats a GET until the status is as expected, even before the server listens", async () => {
     let requests = 0;
     const url = await serve((request, response) => {
       requests++;

@@ -118,7 +118,7 @@ describe("the tool logs", () => {
     expect(queries.at(-1)).toMatchObject({ container: "main", tailLines: "2", follow: undefined });
   });
 
-  it("follows the log until a line matches, also if the line arrives in parts", async () => {
+  it("follows the log until a line matches, even if the line arrives in parts", async () => {
     const source = clientOf(["starting\nrea", "dy in 3 ms\nmore"], true);
     expect(await read(source, { container: "side", contains: "^ready in [0-9]+ ms$" })).toMatchObject({
       stdout: "starting\nready in 3 ms\nmore",

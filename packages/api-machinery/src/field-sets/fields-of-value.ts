@@ -154,7 +154,7 @@ function fail(walk: Walk, problem: string): never {
   throw new FieldError(describePath(walk.trail), problem);
 }
 
-/** Returns the fields that a new `value` adds: every field, also those that contain others. */
+/** Returns the fields that a new `value` adds: every field, including those that contain others. */
 export function nodeOfWhole(value: unknown, shape: Shape, depth = 0): FieldNode {
   if (depth > maxFieldDepth) throw new FieldError("", `the object nests deeper than ${maxFieldDepth} levels`);
   const form = formOf(value, shape);

@@ -16,7 +16,7 @@ export type DeepReadonly<T> = T extends (infer E)[]
       : T;
 
 /**
- * `T` with every property optional, recursively: the type of an apply configuration. `undefined` means absent, also with
+ * `T` with every property optional, recursively: the type of an apply configuration. `undefined` means absent, even with
  * `exactOptionalPropertyTypes`.
  */
 export type DeepPartial<T> = T extends (infer E)[]

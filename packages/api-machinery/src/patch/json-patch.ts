@@ -51,7 +51,7 @@ const maxDepth = 256;
 /** Values visited in a step. */
 const valuesOfStep = 20_000;
 
-/** A move can put values that are nested deeply into others that are, again and again. */
+/** A move can put values that are nested deeply into others that are, repeatedly. */
 function* requireDepth(root: unknown): Steps<void> {
   let level: readonly unknown[] = [root];
   let visited = 0;

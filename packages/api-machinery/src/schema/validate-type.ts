@@ -4,7 +4,7 @@ import { isKnownFormat } from "./formats.ts";
 import type { Schema } from "./schema.ts";
 
 /**
- * Checks the type of a value. Returns whether its other keywords apply: as in kube-apiserver they do to every value but null, also to one
+ * Checks the type of a value. Returns whether its other keywords apply: as in kube-apiserver they do to every value but null, including to one
  * of the wrong type.
  */
 export function checkType(schema: Schema, value: unknown, path: string, causes: StatusCause[]): boolean {

@@ -235,7 +235,7 @@ function truncated(userAgent: string): string {
   return userAgent.length > maxUserAgentLength ? `${userAgent.slice(0, maxUserAgentLength)}...TRUNCATED` : userAgent;
 }
 
-/** A copy without `metadata.managedFields`, also of the items of a list. */
+/** A copy without `metadata.managedFields`, including of the items of a list. */
 function withoutManagedFields(value: unknown): unknown {
   if (!isJsonObject(value)) return value;
   const { metadata, items } = value;

@@ -2,7 +2,7 @@ import { runSteps, type Steps } from "@keelson/api-machinery/server";
 import { duplicateCause, maxCauses, type StatusCause } from "@keelson/api-machinery/validation";
 
 /**
- * Validation failures in order. A validator yields `undefined` for each item of a collection, also for a valid one, so that a server can do
+ * Validation failures in order. A validator yields `undefined` for each item of a collection, including for a valid one, so that a server can do
  * other work while it validates a large object. An array is suitable where the number of items is bounded.
  */
 export type Causes = Iterable<StatusCause | undefined>;

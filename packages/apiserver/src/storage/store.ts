@@ -82,7 +82,7 @@ export interface PinnedState extends Disposable {
  * Objects by key with one revision counter, an event log by revision, and watches that resume from it.
  *
  * **Guarantees**: a write resolves when it is durable (it survives SIGKILL and, with `sync`, power loss). `get`, `list` and watches show
- * writes in revision order and only once they are durable. Revisions never repeat or go back, also across restarts. No reader sees
+ * writes in revision order and only once they are durable. Revisions never repeat or go back, even across restarts. No reader sees
  * part of a write.
  */
 export interface Store {

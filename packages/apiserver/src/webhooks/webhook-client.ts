@@ -102,7 +102,7 @@ export class WebhookClient {
     const options = this.#requestOptions(target, body, timeoutMs);
     return new Promise((resolve, reject) => {
       const request = httpsRequest({ ...options, signal }, resolve);
-      // A connection may fail more than once, also after its response has begun.
+      // A connection may fail more than once, even after its response has begun.
       request.on("error", (error) => {
         call.isReused = request.reusedSocket;
         reject(error);

@@ -32,7 +32,7 @@ export class TransportError extends Error {
   }
 }
 
-/** Whether `error` is a {@link TransportError}, also from another copy of this package; with `code`, of that code. */
+/** Whether `error` is a {@link TransportError}, including from another copy of this package; with `code`, of that code. */
 export function isTransportError(error: unknown, code?: TransportErrorCode): error is TransportError {
   if (typeof error !== "object" || error === null || !(brand in error)) return false;
   return code === undefined || (error as TransportError).code === code;

@@ -146,7 +146,7 @@ describe("a DaemonSet", () => {
     expect(status(world)).toMatchObject({ updatedNumberScheduled: 3, numberAvailable: 3, observedGeneration: 2 });
   });
 
-  test("with maxSurge runs the new Pod beside the old one until it is available", () => {
+  test("with maxSurge runs the new Pod alongside the old one until it is available", () => {
     const rollingUpdate = { maxSurge: 1, maxUnavailable: 0 };
     const world = start({ updateStrategy: { type: "RollingUpdate", rollingUpdate } }, ["n1", "n2"]);
     settle(world);

@@ -110,7 +110,7 @@ function managePods(
   ];
 }
 
-/** With a surge, an available old Pod runs beside the new one until that is available. Otherwise the oldest Pod stays. */
+/** With a surge, an available old Pod runs alongside the new one until that is available. Otherwise the oldest Pod stays. */
 function surplusOf(
   set: CachedDaemonSet,
   running: readonly CachedPod[],

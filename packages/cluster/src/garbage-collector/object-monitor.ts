@@ -14,7 +14,7 @@ export interface KindSource {
   onChange(listener: () => void): () => void;
 }
 
-/** Called after the graph has changed. `node` is the current or last state of the object, `previous` the one before. */
+/** Called after the graph has changed. `node` is the current or last state of the object, `previous` the previous one. */
 export type NodeListener = (change: {
   readonly type: "put" | "remove";
   readonly node: GraphNode;

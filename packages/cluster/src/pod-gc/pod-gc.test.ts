@@ -27,7 +27,7 @@ test("terminating Pods that were never bound are deleted", () => {
   expect(decideLostPod(pod(undefined, true), undefined, since)).toEqual({ kind: "delete", why: "never-bound" });
 });
 
-test("a Pod that was never bound has failed before it is deleted, also for controllers that keep it with a finalizer", async () => {
+test("a Pod that was never bound has failed before it is deleted, including for controllers that keep it with a finalizer", async () => {
   const environment = await startTestEnvironment();
   onTestFinished(() => environment.stop());
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });

@@ -152,7 +152,7 @@ describe("an ephemeral container", () => {
       { subresource: "ephemeralcontainers" },
     );
 
-  test("of a namespace's admin is rejected in a process and beside host paths, allowed in an isolated Pod", async () => {
+  test("of a namespace's admin is rejected in a process and alongside host paths, allowed in an isolated Pod", async () => {
     await createPod(admin, "process");
     await createPod(admin, "host", { runtimeClassName: "bubblewrap", volumes: [{ name: "v", hostPath: { path: "/" } }] });
     await createPod(as(tenant), "isolated");

@@ -119,7 +119,7 @@ export function machineRules(names: NetworkNames, sources: RuleSources, apiPort:
     "    type filter hook input priority filter;",
     `    iifname ${link} ip daddr 127.0.0.0/8 ct status and dnat != dnat drop`,
     "  }",
-    // Pods of other data directories, also if the machine forwards packets.
+    // Pods of other data directories, even if the machine forwards packets.
     "  chain forward {",
     "    type filter hook forward priority filter;",
     `    iifname "kl*" iifname != ${link} oifname ${link} drop`,

@@ -49,7 +49,7 @@ function byImportance(a: RankedPod, b: RankedPod): number {
   return b.priority - a.priority || compare(a.start, b.start);
 }
 
-/** The order of two numbers, also of infinite ones. */
+/** The order of two numbers, including of infinite ones. */
 export function compare(a: number, b: number): number {
   return a === b ? 0 : a < b ? -1 : 1;
 }

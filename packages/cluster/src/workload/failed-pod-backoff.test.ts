@@ -18,7 +18,7 @@ const podOf = (uid: string): CachedPod => ({
   spec: { containers: [] },
 });
 
-test("each replacement waits twice as long as the one before, up to 5 minutes", () => {
+test("each replacement waits twice as long as the previous one, up to 5 minutes", () => {
   const backoff = new FailedPodBackoff();
   const delays: number[] = [];
   for (let now = 0, round = 0; round < 12; round++) {

@@ -13,7 +13,7 @@ interface Entry {
 }
 
 /**
- * Delays the replacement of failed Pods: the first is replaced immediately, the following ones 1, 2, 4 ... seconds after the one before,
+ * Delays the replacement of failed Pods: the first is replaced immediately, the following ones 1, 2, 4 ... seconds after the previous one,
  * at most 5 minutes. A node that rejects every Pod of a workload would otherwise be sent new ones without end.
  */
 export class FailedPodBackoff {

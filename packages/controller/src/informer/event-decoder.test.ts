@@ -12,7 +12,7 @@ const decoded = (text: string, by = decoder()): unknown => by.decode(Buffer.from
 const event = (object: unknown, type = "ADDED"): string => JSON.stringify({ type, object });
 const managedFields = [{ manager: 'a"]}', fieldsV1: { "f:x{[": { 'k:{"name":"w\\"}': {} } } }];
 
-/** A decoder, and the store that a cache would have beside it. */
+/** A decoder, and the store that a cache would have alongside it. */
 function cache(): {
   readonly decode: (object: object, type?: string) => CachedObject;
   readonly decodeText: (text: string) => CachedObject;

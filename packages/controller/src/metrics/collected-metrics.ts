@@ -60,7 +60,7 @@ export class CollectedMetrics {
         this.#errors += 1;
         this.#options.onError(result.reason);
       }
-      // A metric may have one header only, also if several collectors export it.
+      // A metric may have one header only, even if several collectors export it.
       else for (const family of result.value) families.set(family.name, merged(families.get(family.name), family));
     }
     const help = "Scrapes in which a collector of metrics failed";

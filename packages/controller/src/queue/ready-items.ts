@@ -115,7 +115,7 @@ export class ReadyItems<E extends ReadyItem<E>> {
     item.previous = undefined;
     item.next = undefined;
     this.#size--;
-    // The only lane of a priority stays: a queue without a backlog fills and empties it again and again.
+    // The only lane of a priority stays: a queue without a backlog fills and empties it repeatedly.
     if (lane.first === undefined && lane.next !== lane) lane.remove();
   }
 

@@ -131,7 +131,7 @@ describe.runIf(isRoot).each(kinds)("a program with a private user, started %s,",
 
   test("has no capabilities and cannot gain privileges with set-uid programs", async () => {
     const out = await attack(`grep -E "^(CapEff|CapPrm|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; cat /proc/self/uid_map`);
-    // Root inside is an unprivileged id outside, also for set-uid programs.
+    // Root inside is an unprivileged id outside, including for set-uid programs.
     expect(out).toMatch(new RegExp(`\\s0\\s+${privateUser(openProgramFolder(dir, "a")).uid}\\s+1\\s*$`));
     expect(out).toMatch(/CapPrm:\s+0+\nCapEff:\s+0+\nCapBnd:\s+0+\nNoNewPrivs:\s+1\nSeccomp:\s+2\n/);
   });

@@ -147,7 +147,7 @@ describe("a program in bubblewrap", () => {
     ["a user of the machine", {}],
     ["a private user", { hasPrivateUser: true }],
     ["a private user without a network", { hasPrivateUser: true, network: "none" }],
-  ] as const)("runs commands beside it as %s other than root, in its namespaces", async (_, isolation) => {
+  ] as const)("runs commands alongside it as %s other than root, in its namespaces", async (_, isolation) => {
     chmodSync(base, 0o755);
     const program = await driver.start({
       id: "a",
@@ -158,7 +158,7 @@ describe("a program in bubblewrap", () => {
     });
     await expect.poll(() => readFileSync(program.logs.stdout, "utf8").split("\n").length, { timeout: 60_000 }).toBe(3);
     const script =
-      "readlink /proc/self/ns/pid /proc/self/ns/net; id -u; id -g; grep -E '^(Seccomp|CapEff|CapBnd|NoNewPrivs):' /proc/self/status; unshare --user true 2>/dev/null || echo confined; pgrep -x sleep >/dev/null && echo beside; cat /proc/[0-9]*/comm | grep -c vitest; ls /proc/1/root 2>/dev/null; readlink /proc/self/fd/* | grep -E '^(pid|user):'; ulimit -f";
+      "readlink /proc/self/ns/pid /proc/self/ns/net; id -u; id -g; grep -E '^(Seccomp|CapEff|CapBnd|NoNewPrivs):' /proc/self/status; unshare --user true 2>/dev/null || echo confined; pgrep -x sleep >/dev/null && echo alongside; cat /proc/[0-9]*/comm | grep -c vitest; ls /proc/1/root 2>/dev/null; readlink /proc/self/fd/* | grep -E '^(pid|user):'; ulimit -f";
     const session = await program.exec({ command: ["/bin/sh", "-c", script] });
     session.stdin.end();
     const [output, errors] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
@@ -178,7 +178,7 @@ describe("a program in bubblewrap", () => {
     ["without a network", { network: "none" }, undefined],
     ["with the machine's network", {}, undefined],
     ["on a terminal", { network: "none" }, { columns: 80, rows: 24 }],
-  ] as const)("limits the file size of commands beside it %s like its own", async (_, isolation, terminal) => {
+  ] as const)("limits the file size of commands alongside it %s like its own", async (_, isolation, terminal) => {
     const program = await driver.start({
       id: "a",
       command: ["/bin/sh", "-c", "ulimit -f; exec sleep 1000"],
@@ -193,7 +193,7 @@ describe("a program in bubblewrap", () => {
     expect((await text(session.stdout)).replaceAll("\r", "")).toBe("2048\n");
   });
 
-  test("cannot create namespaces or mounts, nor can a command beside it", async () => {
+  test("cannot create namespaces or mounts, nor can a command alongside it", async () => {
     const script =
       "unshare --user true; unshare --mount true; mount -t tmpfs x /tmp; grep ^Seccomp: /proc/self/status; echo end";
     const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", `${script}; exec sleep 600`] });
@@ -209,7 +209,7 @@ describe("a program in bubblewrap", () => {
     );
   });
 
-  test("isolates commands beside it in the same way", async () => {
+  test("isolates commands alongside it in the same way", async () => {
     const program = await driver.start({ id: "a", command: ["sleep", "600"], isolation: { network: "none", hostname: "box" } });
     const script =
       "tail -n +3 /proc/net/dev | cut -d: -f1; hostname; grep -E '^(CapEff|CapBnd)' /proc/self/status; touch /etc/x /x; ls /proc";
@@ -238,7 +238,7 @@ describe("a program in bubblewrap", () => {
     if (root !== undefined) closeSync(root.fd);
   });
 
-  test("delays commands beside it until it has its users and its root", async () => {
+  test("delays commands alongside it until it has its users and its root", async () => {
     const [fifo, released, pauses] = [join(base, "go"), join(base, "released"), { count: 0 }];
     execFileSync("mkfifo", [fifo]);
     // Blocks the program after bubblewrap has reported it, and fails a command that joins before it continues.
@@ -295,7 +295,7 @@ describe("a program in bubblewrap", () => {
     expect(await images.remove("busybox")).toBe(true);
   });
 
-  test("writes to its root if that is its own, and so do commands beside it", async () => {
+  test("writes to its root if that is its own, and so do commands alongside it", async () => {
     await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));
     const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });

@@ -29,7 +29,7 @@ import type { Staging } from "./staging.ts";
 import { createUserNamespace, type UserNamespace } from "./user-namespace.ts";
 
 /*
- * How a command beside a program is put into bubblewrap: it gets mounts like the program's, and joins its processes and its network. The
+ * How a command alongside a program is put into bubblewrap: it gets mounts like the program's, and joins its processes and its network. The
  * shell that enters its cgroups executes, with files open (3 arguments, 4 process namespace, 5 filter, 6 user namespace),
  *
  *     nsenter (network, cgroups, processes) --> bwrap (waits) --> command
@@ -39,7 +39,7 @@ import { createUserNamespace, type UserNamespace } from "./user-namespace.ts";
  * user must therefore not be allowed to trace it: it has another user namespace or another user.
  */
 
-/** What is executed for a command beside a program. `wrapper` is bubblewrap, or its parent. */
+/** What is executed for a command alongside a program. `wrapper` is bubblewrap, or its parent. */
 export async function wrapExec(
   request: LaunchRequest,
   exec: ExecSpec,

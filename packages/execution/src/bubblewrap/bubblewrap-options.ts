@@ -29,7 +29,7 @@ export const settingsFolder = (folder: ProgramFolder): string => join(folder.pat
 
 /**
  * User and group ids that a program with a private user has inside: an unprivileged id of the host appears as root without capabilities.
- * With any other id bubblewrap nests a second user namespace, from which commands beside the program could not join the first.
+ * With any other id bubblewrap nests a second user namespace, from which commands alongside the program could not join the first.
  */
 const insideId = 0;
 
@@ -132,7 +132,7 @@ export function insideUser(spec: ProgramSpec): UserIds {
 
 /**
  * Whether bubblewrap puts a program into a second user namespace, below the one that owns its process namespace. It does for every user
- * but root, because only root can mount `/dev/pts`. No process remains in the first, so commands beside the program cannot join it.
+ * but root, because only root can mount `/dev/pts`. No process remains in the first, so commands alongside the program cannot join it.
  */
 export const hasNestedUser = (spec: ProgramSpec): boolean => own.uid === 0 && insideUser(spec).uid !== insideId;
 
@@ -155,7 +155,7 @@ export function stageOf({ spec, folder }: LaunchRequest, binds: readonly BindMou
   ]);
 }
 
-/** Whether a program sees its cgroups without their parents, also in `/proc/self/cgroup`. */
+/** Whether a program sees its cgroups without their parents, including in `/proc/self/cgroup`. */
 export const hasCgroupNamespace = ({ cgroupView = [] }: LaunchRequest): boolean => cgroupView.length > 0;
 
 function* bwrapArguments(request: LaunchRequest, world: BubblewrapWorld): Generator<string> {
@@ -179,7 +179,7 @@ const boundProcesses = (processes: string): readonly string[] => [
   ...["sys", "sysrq-trigger", "irq", "bus"].flatMap((name) => ["--ro-bind-try", `${processes}/${name}`, `/proc/${name}`]),
 ];
 
-/** Options shared by a program and the commands beside it. */
+/** Options shared by a program and the commands alongside it. */
 export function* worldArguments({ spec, folder }: LaunchRequest, world: BubblewrapWorld): Generator<string> {
   const { cwd, binds, stage, processes, hasIpc = false } = world;
   const { root, hostname, isRootWritable = false, binds: ownBinds = [], devices = [] } = spec.isolation ?? {};

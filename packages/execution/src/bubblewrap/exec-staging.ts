@@ -5,7 +5,7 @@ import type { UserIds } from "../program/users/user.ts";
 import type { Stage } from "./private-user.ts";
 import { closeCall, enterCalls, fileSizeCall, ownMountCalls, stageCalls, userCalls, writeCallProgram } from "./stage-calls.ts";
 
-/** A command beside a program that a call program stages. */
+/** A command alongside a program that a call program stages. */
 export interface StagedExec {
   readonly spec: ProgramSpec;
   readonly stage: Stage;

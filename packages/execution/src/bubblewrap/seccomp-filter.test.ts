@@ -170,7 +170,7 @@ function runOci(access: SocketAccess, name: string, args: readonly number[]): st
   return [...answers][0] ?? 1;
 }
 
-test("an OCI runtime checks the same arguments, also if only the lower half of a register is used", () => {
+test("an OCI runtime checks the same arguments, even if only the lower half of a register is used", () => {
   const high = 2 ** 32;
   for (const [[domain, ...rest], ...expected] of sockets) {
     const answers = (["any", "internet"] as const).map((access) => runOci(access, "socket", [domain, ...rest]));

@@ -11,7 +11,7 @@ import {
   type Stage,
 } from "./private-user.ts";
 
-/* The system calls that stage the start of a program, and of a command beside it. The scripts in `private-user.ts` do the same. */
+/* The system calls that stage the start of a program, and of a command alongside it. The scripts in `private-user.ts` do the same. */
 
 /** mount(2): MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE. */
 const flags = { nosuid: 2, nodev: 4, noexec: 8, bind: 4096, recursive: 16_384, private: 1 << 18 } as const;

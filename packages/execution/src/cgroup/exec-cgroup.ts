@@ -12,7 +12,7 @@ export const isExecId = (id: string): boolean => execPattern.test(id);
 
 /**
  * Creates a cgroup for a command, below that of its program in the hierarchy that tracks processes, so that the program's limits apply to it.
- * Returns `entries`, the program's entry files, with that of the command in the place of the program's. Unchanged if it cannot be created.
+ * Returns `entries`, the program's entry files, with that of the command in place of the program's. Unchanged if it cannot be created.
  */
 export function createExecCgroup(
   hierarchies: readonly CgroupHierarchy[],

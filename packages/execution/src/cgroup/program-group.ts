@@ -12,7 +12,7 @@ import { setCgroupLimit } from "./cgroup-limits.ts";
 export interface ProgramGroup {
   /** Name of the cgroup, one part of a path. */
   readonly name: string;
-  /** Share of the group beside the cgroups around it, see `Limits.cpuShares`. */
+  /** Share of the group alongside the cgroups around it, see `Limits.cpuShares`. */
   readonly cpuShares: number;
 }
 

@@ -26,7 +26,7 @@ export class ContainerContext {
   readonly random: () => number;
   readonly group: ProgramGroup | undefined;
   readonly #grouped: readonly CgroupHierarchy[];
-  /** Those of programs without a group, also of an earlier version. */
+  /** Those of programs without a group, including of an earlier version. */
   readonly #ungrouped: readonly CgroupHierarchy[];
 
   constructor(options: ContainerContextOptions) {

@@ -106,7 +106,7 @@ export async function planContainer(
 ): Promise<ContainerPlan> {
   const { spec, folder } = request;
   const { root, network = "shared", networkNamespace, hostname, hasCgroupView = false, devices } = spec.isolation ?? {};
-  // The runtime could not run commands beside the program: it enters the user namespace first, which does not own the network.
+  // The runtime could not run commands alongside the program: it enters the user namespace first, which does not own the network.
   if (networkNamespace !== undefined)
     throw new StartFailure("could not start the program: isolation.networkNamespace: requires bubblewrap", 126);
   if (devices !== undefined) throw new StartFailure("could not start the program: isolation.devices: requires bubblewrap", 126);

@@ -117,7 +117,7 @@ test("reports OOMKilled above the memory limit, and the applied limits", async (
   expect(await program.exited()).toMatchObject({ reason: "OOMKilled", exitCode: 137 });
 });
 
-test("runs a command beside a program with its files and a terminal", async () => {
+test("runs a command alongside a program with its files and a terminal", async () => {
   const program = await inImage({ command: ["sleep", "600"] });
   const session = await program.exec({
     command: ["sh", "-c", "cat /etc/motd; tty; stty size"],

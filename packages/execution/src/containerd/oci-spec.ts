@@ -103,7 +103,7 @@ function resources({ cpuMillis, cpuShares, memoryBytes, pids }: Limits): Readonl
   };
 }
 
-/** The `process` section: the program, or a command beside it. */
+/** The `process` section: the program, or a command alongside it. */
 function ociProcess(
   program: Pick<OciProgram, "command" | "env" | "cwd" | "user" | "capabilities" | "oomScoreAdjustment">,
   terminal = false,

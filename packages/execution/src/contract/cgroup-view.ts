@@ -22,7 +22,7 @@ export const cgroupViewRules = (
   users: Readonly<Record<string, Pick<ProgramSpec, "user" | "isolation">>>,
 ): readonly DriverContractCase[] => [
   ...Object.entries(users).map(([name, { user, isolation }]) =>
-    rule(`shows ${name} and commands beside it its own cgroups, read-only, and no others`, async (driver, { dir }) => {
+    rule(`shows ${name} and commands alongside it its own cgroups, read-only, and no others`, async (driver, { dir }) => {
       const spec = { limits, isolation: { ...isolation, hasCgroupView: true }, ...(user !== undefined && { user }) };
       await driver.start({ ...spec, id: "sibling", command: ["sleep", "600"] });
       const command = shell(`${read}; ${attack}; echo ready >ready; exec sleep 600`);

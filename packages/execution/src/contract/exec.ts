@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { content, isError, rule, shell } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 
-/** Commands beside a running program. */
+/** Commands alongside a running program. */
 export const execRules: readonly DriverContractCase[] = [
   rule(
     "runs a command in the program's directory and environment, with its own exit code and separate outputs",

@@ -45,7 +45,7 @@ export const inputRules: readonly DriverContractCase[] = [
     assert.deepEqual([exit.reason, exit.exitCode], ["Stopped", 7]);
     assert.match(output(program), /^ended$/m);
   }),
-  rule("runs commands beside a program with a terminal", async (driver) => {
+  rule("runs commands alongside a program with a terminal", async (driver) => {
     const terminal = { columns: 80, rows: 24 };
     const program = await driver.start({ id: "a", command: shell("cat"), input: "held", env: { A: "1" }, terminal });
     const session = await program.exec({ command: shell("test $A = 1 && exit 5") });

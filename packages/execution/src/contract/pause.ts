@@ -7,7 +7,7 @@ import { content, type DriverContractCase, isError, rule, shell, withDriver } fr
 
 /* How programs are paused, for drivers with a freezer. A paused program is recognized by what it does not do. */
 
-/** Writes the file `ready` again and again. */
+/** Writes the file `ready` repeatedly. */
 const ticking = shell("while :; do echo ready >ready; sleep 0.05; done");
 
 /** Processor time of all processes of a program, which a paused program does not use. */
@@ -44,7 +44,7 @@ export const pauseRules: readonly DriverContractCase[] = [
     // The busy loop uses CPU time again.
     while (usedTime(pids).join() === before.join()) await new Promise((resolve) => setImmediate(resolve));
   }),
-  rule("rejects a command beside a paused program, and freezes one that runs", async (driver, { dir }) => {
+  rule("rejects a command alongside a paused program, and freezes one that runs", async (driver, { dir }) => {
     const program = await startTicking(driver, dir);
     const session = await program.exec({ command: shell("echo up; read -r line; echo got $line") });
     const output = text(session.stdout);

@@ -43,7 +43,7 @@ export const resourceRules: readonly DriverContractCase[] = [
     }
     await assert.rejects(program.setLimits({ cpuMillis: 100 }), isError("NotRunning"));
   }),
-  rule("adjusts the score by which the kernel kills a program and commands beside it", async (driver, { dir }) => {
+  rule("adjusts the score by which the kernel kills a program and commands alongside it", async (driver, { dir }) => {
     // Only root may lower it, and not in most containers.
     for (const oomScoreAdjustment of [attainableScore(-500), 600]) {
       const id = `score${oomScoreAdjustment}`;

@@ -10,7 +10,7 @@ import { createResizer, terminalCommand } from "./terminal.ts";
 import { withLowerScore } from "../process/oom-score.ts";
 import type { UserIds } from "../program/users/user.ts";
 
-/** A command to run beside a program, as a child of this process. */
+/** A command to run alongside a program, as a child of this process. */
 export interface ExecRequest {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -103,7 +103,7 @@ function spawnCommand(
   }
 }
 
-/** Starts a command beside a program. It leads its own process group and belongs to the program by its cgroup and environment. */
+/** Starts a command alongside a program. It leads its own process group and belongs to the program by its cgroup and environment. */
 export function spawnExec(request: ExecRequest): ExecSession {
   const { terminal, processes, deadlines } = request;
   const groups = entriesOf(request);

@@ -78,7 +78,7 @@ it.each([
   [2, "d\ne\n"],
   [3, "d1234567\nd\ne\n"],
   [100, "bc123456\nd1234567\nd\ne\n"],
-])("begins with the last %i lines, also in rotated files", async (tailLines, expected) => {
+])("begins with the last %i lines, including in rotated files", async (tailLines, expected) => {
   await rotateAfter("abc123456\nd");
   truncateSync(`${log}.1`, 0);
   appendFileSync(`${log}.1`, "bc123456\nd");

@@ -43,7 +43,7 @@ test("reads the tail of a log across the rotated file and starts at a whole char
   });
 });
 
-test("rotates logs one after another, also after one that fails", async () => {
+test("rotates logs one after another, even after one that fails", async () => {
   const running: string[] = [];
   const gates = new Map<string, (error?: Error) => void>();
   const rotations = new LogRotations((path) => {

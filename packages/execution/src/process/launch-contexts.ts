@@ -62,7 +62,7 @@ export class LaunchContexts {
     return withDiskLimit(cgroup, spec, this.#options.diskLimit?.(spec));
   }
 
-  /** Removes cgroups that killed supervisors left behind, also those of data directories that no longer exist. `now` is in milliseconds since the epoch. */
+  /** Removes cgroups that killed supervisors left behind, including those of data directories that no longer exist. `now` is in milliseconds since the epoch. */
   sweep(now: number): void {
     const { group } = this.#options;
     const own = [...new Set([this.current, this.#former])].map(({ hierarchies }) => hierarchies);

@@ -69,7 +69,7 @@ export interface LaunchedProgram {
   resize(size: TerminalSize): Promise<void>;
   /** Ends an input of kind `once` when its writer closes. Absent if the program notices by itself. */
   endInput?(): Promise<void>;
-  /** Runs a command beside the program. Only called while the program runs. */
+  /** Runs a command alongside the program. Only called while the program runs. */
   exec(spec: ExecSpec): Promise<ExecSession>;
   /** Frees kernel resources of a terminated program: its cgroup, and its mounts unless it is discarded next. */
   cleanUp(options: { readonly isDiscarded: boolean }): Promise<void>;

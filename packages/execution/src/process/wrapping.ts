@@ -18,7 +18,7 @@ export interface Execution {
   readonly changesUser?: boolean;
 }
 
-/** What a launcher executes for a command beside a running program. */
+/** What a launcher executes for a command alongside a running program. */
 export interface JoinedExecution extends Execution {
   /** Paths that are opened for it, as descriptors from 3 on. */
   readonly files: readonly string[];
@@ -48,7 +48,7 @@ export interface Wrapping {
   readonly rootOf: (request: LaunchRequest) => string | undefined;
   /** What is executed instead of the program. Called once the program is known to be executable. */
   readonly wrap: (request: LaunchRequest, execution: Execution) => Execution;
-  /** What is executed for a command beside a running program. */
+  /** What is executed for a command alongside a running program. */
   readonly join: (request: LaunchRequest, spec: ExecSpec, wrapper: { readonly pid: number }) => Promise<JoinedExecution>;
   /** Absent if programs cannot be prepared before they are known. */
   readonly slots?: SlotWrapping;

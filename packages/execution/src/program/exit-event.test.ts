@@ -4,7 +4,7 @@ import { ExitEvent } from "./exit-event.ts";
 
 const exited: Exited = { kind: "exited", reason: "Completed", exitCode: 0, message: "", finishedAt: 0 };
 
-it("reports an end once to each listener, also to those that come later, but not to those that have left", async () => {
+it("reports an end once to each listener, including to those that come later, but not to those that have left", async () => {
   const event = new ExitEvent();
   const seen: string[] = [];
   event.on(() => seen.push("one"));

@@ -30,7 +30,7 @@ export class PauseSwitch {
     return change;
   }
 
-  /** Throws `Paused`: a command beside a paused program would be frozen before it starts. */
+  /** Throws `Paused`: a command alongside a paused program would be frozen before it starts. */
   requireRunning(): void {
     if (this.#isPaused) throw new ExecutionError("Paused", `program ${this.#id} is paused; resume it first`);
   }

@@ -1,7 +1,7 @@
 import type { ExecSession, ExecSpec } from "../driver.ts";
 import type { LaunchedProgram } from "../process/launcher.ts";
 
-/** The commands that run beside one program. They are killed when it terminates. */
+/** The commands that run alongside one program. They are killed when it terminates. */
 export class ProgramSessions {
   readonly #sessions = new Set<ExecSession>();
   #isClosed = false;

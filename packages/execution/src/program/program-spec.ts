@@ -85,7 +85,7 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   return undefined;
 }
 
-/** Validates a command to run beside a program. Throws `InvalidSpec` with the field's name. */
+/** Validates a command to run alongside a program. Throws `InvalidSpec` with the field's name. */
 export function checkExec(spec: ExecSpec): void {
   const { command, env, terminal, cwd, user } = spec;
   const problem = problemOf({ id: "exec", command, env, terminal, cwd, user });

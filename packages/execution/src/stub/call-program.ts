@@ -3,7 +3,7 @@ import { codeOffset, executable, Segment } from "./executable.ts";
 
 /*
  * A program that makes system calls one after another, and then executes its arguments with its own environment and descriptors. It prepares
- * a sandbox in the place of a chain of mount(8), unshare(1), setpriv(1) and shells, each of which costs an exec and its libraries.
+ * a sandbox in place of a chain of mount(8), unshare(1), setpriv(1) and shells, each of which costs an exec and its libraries.
  */
 
 /** Numbers of system calls on x86-64 (arch/x86/entry/syscalls/syscall_64.tbl). */

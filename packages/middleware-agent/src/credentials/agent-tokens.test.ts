@@ -49,7 +49,7 @@ describe("the tokens of an agent", () => {
     expect(tokens.info).toEqual({ tokens: "0", tokensId: "" });
   });
 
-  it("are two during a rotation, also after a restart, and one afterwards", async () => {
+  it("are two during a rotation, even after a restart, and one afterwards", async () => {
     const tokens = await start();
     expect(await set(tokens, 1, "first", "second")).toMatchObject({ success: true });
     expect([await accepted(tokens), tokens.current]).toEqual([[true, true], "first"]);

@@ -23,7 +23,7 @@ describe("a SCRAM verifier", () => {
     expect(await matchesScramVerifier(await createScramVerifier("caf\u00e9", salt), "cafe\u0301")).toBe(true);
   });
 
-  it("is created outside the event loop", async () => {
+  it("is created off the event loop", async () => {
     let isCreated = false;
     const created = createScramVerifier("pencil", salt).then(() => (isCreated = true));
     for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();

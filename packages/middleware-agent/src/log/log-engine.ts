@@ -18,7 +18,7 @@ export interface ReadLogOptions {
 
 /** The log of a program, which is archived file by file. One caller reads, stores and confirms. */
 export interface LogEngine {
-  /** Makes the program keep its log until it was confirmed, also after a restart and on a replica that is promoted; or ends that. */
+  /** Makes the program keep its log until it was confirmed, even after a restart and on a replica that is promoted; or ends that. */
   setArchive(isEnabled: boolean): Promise<Outcome>;
   /**
    * Waits for the first complete file that was not confirmed, on the primary. At first that is the oldest one that exists.

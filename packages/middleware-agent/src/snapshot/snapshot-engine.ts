@@ -45,7 +45,7 @@ export interface SnapshotEngine {
   /**
    * Replaces the data of this primary by a snapshot of `sizeBytes`. The program keeps its data until all bytes have arrived. Rejects if
    * the outcome is not known, and with the signal's reason if it aborts; the program is then a primary again. Meanwhile the engine's role
-   * remains `primary`, also while the program is stopped.
+   * remains `primary`, even while the program is stopped.
    */
   load(sizeBytes: number, data: AsyncIterable<Uint8Array>, options?: LoadOptions): Promise<SnapshotOutcome>;
 }

@@ -64,7 +64,7 @@ function subjectOf(pods: Pods, options: EngineContractOptions): Subject | undefi
 /** Cases of engines with users. Others pass them. */
 export const credentialCases: readonly PodCase[] = [
   {
-    title: "accepts two passwords during a rotation, also after a restart, and one afterwards",
+    title: "accepts two passwords during a rotation, even after a restart, and one afterwards",
     pods: 1,
     async run(pods, options) {
       const subject = subjectOf(pods, options);

@@ -76,7 +76,7 @@ export const snapshotCases: readonly PodCase[] = [
     },
   },
   {
-    title: "keeps its data and its role if a snapshot does not arrive completely, also after a restart",
+    title: "keeps its data and its role if a snapshot does not arrive completely, even after a restart",
     pods: 1,
     async run(pods) {
       const snapshots = snapshotsOf(pods, 0);

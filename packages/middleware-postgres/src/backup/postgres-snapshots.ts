@@ -26,7 +26,7 @@ export interface PostgresSnapshotOptions {
   readonly install: (folder: string) => Promise<string | undefined>;
 }
 
-/** Backups of a PostgreSQL server: base backups in tar format. Data is loaded by a second server, beside the running one. */
+/** Backups of a PostgreSQL server: base backups in tar format. Data is loaded by a second server, alongside the running one. */
 export class PostgresSnapshots implements SnapshotEngine {
   readonly #options: PostgresSnapshotOptions;
   #hasLoad = false;

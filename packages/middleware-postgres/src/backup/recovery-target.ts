@@ -47,7 +47,7 @@ export async function fetchHistories(log: LogSource, backup: LogRange, files: Se
   return choosePath(histories, backup);
 }
 
-/** Chooses the newest timeline that continues that of a backup after its end. Pure. */
+/** Chooses the newest timeline that continues that of a backup after it ends. Pure. */
 export function choosePath(
   histories: readonly { readonly timeline: number; readonly switches: readonly TimelineSwitch[] }[],
   { timeline, end }: Pick<LogRange, "timeline" | "end">,

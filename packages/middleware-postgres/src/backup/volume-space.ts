@@ -7,7 +7,7 @@ const reserveBytes = 64 * 1_048_576;
 export function spaceProblem(freeBytes: number, sizeBytes: number): string | undefined {
   const neededBytes = sizeBytes + reserveBytes;
   if (freeBytes >= neededBytes) return undefined;
-  return `the volume has ${freeBytes} free bytes, and the data needs ${neededBytes} beside that of the running server`;
+  return `the volume has ${freeBytes} free bytes, and the data needs ${neededBytes} alongside that of the running server`;
 }
 
 /** Bytes that are free in the file system of a directory. */

@@ -20,7 +20,7 @@ async function write(folder: string, version: string): Promise<void> {
 const version = (): Promise<string> => readFile(join(data.path, "PG_VERSION"), "utf8");
 
 describe("the data directory", () => {
-  it("has no data after a rewind that was interrupted, also for the next agent, until it is replaced", async () => {
+  it("has no data after a rewind that was interrupted, including for the next agent, until it is replaced", async () => {
     await write(data.path, "old");
     expect(data.hasData).toBe(true);
     await data.markIncomplete();
@@ -49,7 +49,7 @@ describe("the data directory", () => {
   });
 });
 
-it("keeps its data if the replacement cannot be renamed, also if the attempt before could not restore it", async () => {
+it("keeps its data if the replacement cannot be renamed, even if the attempt before could not restore it", async () => {
   await write(data.path, "old");
   await expect(data.replace(data.incoming)).rejects.toThrow(/ENOENT/);
   expect(await version()).toBe("old");

@@ -35,7 +35,7 @@ test("a server is queried again once the replacement of its data has taken too l
   expect(replacement.isUnderWay).toBe(false);
 });
 
-test("each replacement has its own deadline, also after one that failed", async () => {
+test("each replacement has its own deadline, even after one that failed", async () => {
   const clock = createVirtualClock();
   const replacement = new Replacement(clock);
   await expect(replacement.run(() => Promise.reject(new Error("no space")))).rejects.toThrow("no space");

@@ -77,7 +77,7 @@ it("finds a gap between the last segment that was used and later ones", () => {
   expect(gapAfter(5, 1, new Set(names(2, 6, 7)))).toBeUndefined();
 });
 
-it("recovers along the newest timeline that continues the backup, and not along one that forked before its end", () => {
+it("recovers along the newest timeline that continues the backup, and not along one that forked before it ends", () => {
   const histories = [
     { timeline: 2, switches: [{ timeline: 1, position: position(4) }] },
     { timeline: 3, switches: [{ timeline: 1, position: position(9) }] },

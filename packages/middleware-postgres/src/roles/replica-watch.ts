@@ -4,7 +4,7 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 const repairMs = 3_000;
 const checkMs = 1_000;
 
-/** Notices that a replica has stopped streaming, also while no controller asks for its role. */
+/** Notices that a replica has stopped streaming, even while no controller asks for its role. */
 export class ReplicaWatch {
   readonly #clock: Clock;
   readonly #check: () => Promise<unknown>;

@@ -18,7 +18,7 @@ describe("a server that follows a primary", () => {
   it.each([
     ["streams on the same timeline", local, primary, "stream"],
     ["streams from a newer timeline that began after its data", local, promoted(1_000), "stream"],
-    ["is rewound if a newer timeline began before its end", local, promoted(999), "rewind"],
+    ["is rewound if a newer timeline began before it ends", local, promoted(999), "rewind"],
     ["is rewound if the primary does not know its timeline", { ...local, timeline: 3 }, promoted(5_000), "rewind"],
     ["is copied if the primary has not kept the log that it needs", local, { ...primary, oldest: 1_001 }, "clone"],
     ["is copied if the primary has less data of the same timeline", local, { ...primary, position: 999 }, "clone"],

@@ -114,7 +114,7 @@ const megabytes: Readonly<Record<string, number>> = { B: 1 / 1_048_576, kB: 1 / 
 const sizeText = /^\s*(\+?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))\s*(B|kB|MB|GB|TB)?\s*$/;
 
 /**
- * A size of log to keep, raised to the minimum. The checkpoint of a shutdown begins a new segment, and would otherwise remove the one before
+ * A size of log to keep, raised to the minimum. The checkpoint of a shutdown begins a new segment, and would otherwise remove the previous one
  * while replicas receive it. Text that is not a size is kept: the server rejects it.
  */
 function keptLog(size: string): string {

@@ -146,7 +146,7 @@ export class PostgresServer {
     this.#pid = child.start(["-D", this.files.data.path, "-c", `config_file=${this.#config.file}`], this.files.home);
     this.#process = child;
     this.#cleaning = child.exited.then(() => killProcessesIn([this.files.data.path], clock));
-    // If the agent dies, so does the server: it could not be fenced. One that accepts writes keeps the deadline of the one before.
+    // If the agent dies, so does the server: it could not be fenced. One that accepts writes keeps the deadline of the previous one.
     const deadline = mode.isStandby ? undefined : this.#guardDeadline;
     child.guard(deadline === undefined ? undefined : deadline - clock.monotonic());
     try {

@@ -42,7 +42,7 @@ export class ServerConfig {
     return this.#files.path("conf/postgresql.conf");
   }
 
-  /** Writes the files. `isStarting`: the server reads all settings, also those that need a restart. */
+  /** Writes the files. `isStarting`: the server reads all settings, including those that need a restart. */
   async write(mode: StartMode, { isStarting = false, archiveCommand = this.archiveCommand } = {}): Promise<void> {
     const { host, port } = this.#options;
     const tls = await this.#files.writeCertificates(this.#options.tls);

@@ -254,7 +254,7 @@ export class RedisEngine implements MiddlewareEngine {
     }
   }
 
-  /** Setting any parameter of TLS reads all files again, also to the same value. */
+  /** Setting any parameter of TLS reads all files again, including to the same value. */
   async reloadCertificates(): Promise<void> {
     const { dataDir, tls } = this.#options;
     if (tls === undefined) return;

@@ -154,7 +154,7 @@ export class SentinelServer {
   }
 
   async #subscribe(connection: Connection, command: string, names: readonly string[]): Promise<undefined> {
-    // Before the reply: a subscriber hears of every later change.
+    // Before the reply: a subscriber receives every later change.
     this.#primary ??= (await this.#options.topology(connection.isSecure)).primary;
     const set = command.startsWith("P") ? connection.patterns : connection.channels;
     for (const name of names) {

@@ -126,7 +126,7 @@ describe("a group without agents", () => {
     expect(cluster.status.pods?.[0]?.role).toBeUndefined();
   });
 
-  it("replaces the first Pod alone and the others in batches, each when the one before is ready", () => {
+  it("replaces the first Pod alone and the others in batches, each when the previous one is ready", () => {
     const cluster = provisioned().change("plan/2/1", { config: { title: "Next" } });
     expect(cluster.deleted).toEqual([["3"]]);
     cluster.ready();
@@ -166,7 +166,7 @@ describe("a group without agents", () => {
     expect(cluster.status).toMatchObject({ phase: "Running", disruptions: { restarts: 1 } });
   });
 
-  it("replaces a Pod that ends again and again with exponential backoff, visible in its status", () => {
+  it("replaces a Pod that ends repeatedly with exponential backoff, visible in its status", () => {
     const cluster = provisioned();
     const name = "web-server-pods-1";
     /** How long the next replacement waits after the Pod was rejected. */

@@ -158,7 +158,7 @@ describe("certificates of an App", () => {
     );
   });
 
-  it("replaces the authority in three steps, each after the grace period and when all Pods have the one before", () => {
+  it("replaces the authority in three steps, each after the grace period and when all Pods have the previous one", () => {
     const world = new World();
     world.decide();
     world.pods.push(world.published);

@@ -47,7 +47,7 @@ describe("publishing certificates", () => {
   const key = { namespace: "default", name: "cache-ca" };
   const pair = { authorities: "ca", certificate: "crt", key: "key" };
 
-  it("changes only objects that the App controls, also if another one takes the name after the check", async () => {
+  it("changes only objects that the App controls, even if another one takes the name after the check", async () => {
     await using environment = await startTestEnvironment();
     const client = createClient({ transport: environment.transport(), fieldManager: "test" });
     const access = await client.create(Secret, { metadata: { name: "cache-access", namespace: "default" } });

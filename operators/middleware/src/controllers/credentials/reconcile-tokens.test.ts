@@ -17,7 +17,7 @@ describe("the rotation of the token of the agents", () => {
     expect(decideTokens(observed)).toEqual({ kind: "wait" });
   });
 
-  it("publishes a token when all agents accept it, and ends the one before after the grace period", () => {
+  it("publishes a token when all agents accept it, and ends the previous one after the grace period", () => {
     let state: CredentialState | undefined;
     let token: StoredPassword = { password: "first", nextPassword: "second" };
     let now = 0;

@@ -23,7 +23,7 @@ import { podStates, type PodView, podViews } from "./pod-view.ts";
  * Decides about a Group. Pure: compares its Pods with their desired state and takes one step. Disruptions happen one
  * at a time and only while all other Pods are healthy: replicas first, and the primary role is handed over
  * before its Pod is touched. Intents are recorded in the status before they are executed. Every wait is for an event, except for the backoff
- * of Pods that end again and again.
+ * of Pods that end repeatedly.
  */
 export function decideGroup(observed: GroupObservation): Decision {
   const { group, rendered, now } = observed;

@@ -25,7 +25,7 @@ export function changePods(
   const mismatch = versionMismatch(observed, present, status);
   if (mismatch !== undefined) return { kind: "fail", message: mismatch, errorClass: "Config" };
   const hasOtherParameters = (view: PodView): boolean => view.role?.configHash !== view.instance?.configHash;
-  // The partition holds the others, also those that were changed before it was raised.
+  // The partition holds the others, including those that were changed before it was raised.
   const outdated = present.filter((view) => !isHeld(view) && (isOutdated(view) || hasOtherParameters(view)));
   if (outdated.length > 0) {
     const stopped = stopForUpgrade(observed, rendered, present, status);

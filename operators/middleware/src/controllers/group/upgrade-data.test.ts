@@ -69,7 +69,7 @@ describe("an upgrade between versions that do not replicate", () => {
     expect(after({ kind: "done" })).toMatchObject({ operation: { phase: "Running", checked: true } });
   });
 
-  it("stops all Pods at the same time once they were checked, also to return to the old version", () => {
+  it("stops all Pods at the same time once they were checked, including to return to the old version", () => {
     expect(recorded(stop(old, checked)).restarting).toMatchObject({ pod: "p-0", others: [{ name: "p-1" }] });
     const back = [pod(0, { version: "18.1" }), pod(1, { version: "18.1" })].map((view) => ({
       ...view,

@@ -16,7 +16,7 @@ export type WorkerMessage =
 export type LauncherMessage =
   /** Run these words, without a shell. */
   | { readonly type: "run"; readonly words: readonly string[] }
-  /** Run these words for a call of a session, beside those of other calls. */
+  /** Run these words for a call of a session, alongside those of other calls. */
   | { readonly type: "runCall"; readonly call: number; readonly words: readonly string[] }
   /** The job has ended. */
   | { readonly type: "over"; readonly exitCode: number }

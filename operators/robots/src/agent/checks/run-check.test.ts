@@ -77,7 +77,7 @@ it("asks gRPC servers for their health", async () => {
   expect(await statusOf({ type: "grpc", port })).toBe("critical");
 });
 
-it("runs scripts beside the program", async () => {
+it("runs scripts alongside the program", async () => {
   const script = { type: "script", command: ["check"] } as const;
   expect([await statusOf(script), await statusOf(script, 1), await statusOf(script, 2)]).toEqual([
     "passing",

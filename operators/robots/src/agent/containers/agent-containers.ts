@@ -34,7 +34,7 @@ export interface AgentContainers {
   /**
    * Finds an image by its full name, and pulls it if the robot does not have it.
    *
-   * **Errors**: {@link RobotsError} with the code `ImageNotFound` if the policy forbids that; an `ImageError`, also if the pull takes
+   * **Errors**: {@link RobotsError} with the code `ImageNotFound` if the policy forbids that; an `ImageError`, even if the pull takes
    * longer than the policy allows; `signal`'s reason.
    */
   image(name: string, signal: AbortSignal): Promise<ContainerImage>;

@@ -14,7 +14,7 @@ function queueOf() {
   return { clock, queue: new PullQueue({ clock, timeoutMs: 1_000 }) };
 }
 
-test("pulls one image after the other, also after one that failed", async () => {
+test("pulls one image after the other, even after one that failed", async () => {
   const { queue } = queueOf();
   const gate = createDeferred<void>();
   const log: string[] = [];

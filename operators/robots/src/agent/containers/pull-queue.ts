@@ -23,7 +23,7 @@ export class PullQueue {
   /**
    * Calls `pull` after the pulls before it. Its signal is aborted with `signal`, and when its time is over.
    *
-   * **Errors**: those of `pull`; an `ImageError` with the code `Unavailable` when its time is over; `signal`'s reason, also while it waits.
+   * **Errors**: those of `pull`; an `ImageError` with the code `Unavailable` when its time is over; `signal`'s reason, even while it waits.
    */
   async run<T>(image: string, signal: AbortSignal, pull: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const before = this.#last;

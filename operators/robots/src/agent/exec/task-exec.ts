@@ -26,7 +26,7 @@ export interface TaskExecOptions {
 }
 
 /**
- * A command that runs beside a task's program, or a reader of its output, for a caller of the server. It ends when the caller is silent or its
+ * A command that runs alongside a task's program, or a reader of its output, for a caller of the server. It ends when the caller is silent or its
  * time is over.
  */
 export class TaskExec {

@@ -33,9 +33,9 @@ export interface TaskExecsOptions {
 }
 
 /**
- * Runs commands beside the programs of tasks.
+ * Runs commands alongside the programs of tasks.
  *
- * **Guarantees**: a command starts at most once, also if its message is repeated or replayed, to this agent or to a later one. It ends with
+ * **Guarantees**: a command starts at most once, even if its message is repeated or replayed, to this agent or to a later one. It ends with
  * its program, its time, its caller or the agent.
  */
 export class TaskExecs {
@@ -82,7 +82,7 @@ export class TaskExecs {
       publish({ id, seq: 0, kind: "failed", message: session });
       return;
     }
-    log.info(what, start.kind === "logs" ? "sending the output of a task" : "running a command beside a task");
+    log.info(what, start.kind === "logs" ? "sending the output of a task" : "running a command alongside a task");
     const onEnd = (): void => void this.#execs.delete(id);
     const exec = new TaskExec({ id, session, timeoutMs, clock, publish, pace: () => this.#pace(), onEnd });
     this.#execs.set(id, exec);

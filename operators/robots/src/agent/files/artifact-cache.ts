@@ -36,7 +36,7 @@ export interface ArtifactCacheOptions {
  *     <dir>/sha256/<digest>     complete files, verified
  *     <dir>/partial/<key>       interrupted downloads, which the next try continues
  *
- * **Guarantees**: a file is used only if its content has the artifact's digest at that moment, also if it was in the cache. Files in use
+ * **Guarantees**: a file is used only if its content has the artifact's digest at that moment, even if it was in the cache. Files in use
  * are not removed. When nothing is in use, the files together are not larger than `policy.cacheBytes`, except for the most recent download
  * while it is used.
  */

@@ -1,4 +1,4 @@
-/** Downloads of tasks in progress, at most one per task. They run beside the effects on their task, which must not wait for them. */
+/** Downloads of tasks in progress, at most one per task. They run alongside the effects on their task, which must not wait for them. */
 export class TaskDownloads {
   readonly #running = new Map<string, { readonly cancel: AbortController; readonly done: Promise<void> }>();
 

@@ -261,7 +261,7 @@ test("redirects are followed only to where the policy allows", async () => {
   }
 });
 
-test("local files are copied from allowed directories only, also through links", async () => {
+test("local files are copied from allowed directories only, even through links", async () => {
   const allowed = join(base, "allowed");
   mkdirSync(allowed);
   writeFileSync(join(allowed, "map"), "map");

@@ -107,7 +107,7 @@ class Entries {
 }
 
 /**
- * The content of a tar archive, decompressed in small parts beside the event loop: a few kilobytes may decompress to gigabytes of empty blocks, of
+ * The content of a tar archive, decompressed in small parts off the event loop: a few kilobytes may decompress to gigabytes of empty blocks, of
  * which a parser would find the end only after all of them.
  */
 async function* readTar(file: string): AsyncGenerator<Buffer> {

@@ -15,7 +15,7 @@ export interface LeaseKeeperOptions {
   readonly onEvent: (event: AgentEvent) => void;
 }
 
-/** Leases are checked this often. After a suspension, a program runs for this long at most beside a replacement. */
+/** Leases are checked this often. After a suspension, a program runs for this long at most alongside a replacement. */
 const checkIntervalMs = 1_000;
 
 /** Maximum number of unanswered requests whose time is remembered. */

@@ -10,7 +10,7 @@ export interface RobotPolicy {
   readonly users?: readonly string[];
   /** Absolute paths of programs, or of directories if they end with `/`. Default: any program. */
   readonly commands?: readonly string[];
-  /** Whether users may run commands beside the programs of tasks. {@link commands} applies to them too. Default true. */
+  /** Whether users may run commands alongside the programs of tasks. {@link commands} applies to them too. Default true. */
   readonly exec?: boolean;
   /** Whether http, tcp and gRPC checks of tasks may connect to ports of this robot's loopback interface. Default: unless {@link commands} is set. */
   readonly checks?: boolean;

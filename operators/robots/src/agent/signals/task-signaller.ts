@@ -22,7 +22,7 @@ const maxAnswers = 1024;
 /**
  * Delivers signals to the programs of tasks.
  *
- * **Guarantees**: a signal is delivered at most once, also if its message is repeated or replayed, to this agent or to a later one.
+ * **Guarantees**: a signal is delivered at most once, even if its message is repeated or replayed, to this agent or to a later one.
  */
 export class TaskSignaller {
   readonly #options: TaskSignallerOptions;

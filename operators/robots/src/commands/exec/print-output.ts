@@ -5,7 +5,7 @@ import { readFrames } from "../../exec/exec-frames.ts";
 import { RobotsError } from "../../robots-error.ts";
 
 /**
- * Prints what arrives on a connection until its end, and closes it. Returns the reported exit status, or 1 if the connection closed before, which
+ * Prints what arrives on a connection until it ends, and closes it. Returns the reported exit status, or 1 if the connection closed before, which
  * `closedMessage` says. **Errors**: `RobotsError` with the reason of a rejected request; the reason of an aborted signal.
  */
 export async function printOutput(

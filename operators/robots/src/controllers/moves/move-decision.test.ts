@@ -39,7 +39,7 @@ describe("an exclusive task whose robot is lost", () => {
     expect(decide(withStatus(stop, leased), t0 + 2 * minuteMs + 11_200)).toMatchObject({ kind: "move", from: "robot-001" });
   });
 
-  it("waits for the lease with which it was dispatched, also if lostAfter was lowered since", () => {
+  it("waits for the lease with which it was dispatched, even if lostAfter was lowered since", () => {
     const attempt = { robot: "robot-001", attempt: 1, isRestart: false, isLeased: true };
     const { lease } = dispatchedStatus(withStatus(stop, undefined), attempt, t0);
     expect(lease).toEqual({ attempt: 1, grantsUntil: after(0), durationMs: 2 * minuteMs });

@@ -27,7 +27,7 @@ function wasPinned({ metadata, status }: DeepReadonly<Task>): boolean {
   return status?.conditions?.find(({ type }) => type === "Scheduled")?.reason === pinnedReason;
 }
 
-/** The robot keeps the duration until the attempt ends, also if spec.disconnect changes. */
+/** The robot keeps the duration until the attempt ends, even if spec.disconnect changes. */
 function leaseDuration({ spec }: DeepReadonly<Task>): { readonly durationMs?: number } {
   const policy = disconnectPolicyOf(spec);
   return policy === undefined ? {} : { durationMs: Math.ceil(policy.lostAfterMs) };

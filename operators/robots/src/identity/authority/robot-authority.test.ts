@@ -32,7 +32,7 @@ function trustOf({ trust, trusted }: RobotAuthority): TrustBundle {
   return bundle;
 }
 
-it("keeps its keys until they are due, and then trusts the previous signing key beside the new one", async () => {
+it("keeps its keys until they are due, and then trusts the previous signing key alongside the new one", async () => {
   const first = await load(t0);
   const same = await load(first.rotateAt - 1);
   expect([same.signingKey.id, same.pin]).toEqual([first.signingKey.id, first.pin]);

@@ -256,7 +256,7 @@ describe("a token", () => {
     expect(reached).toEqual([]);
   });
 
-  it("is rejected from its expiry on, also if it was accepted a moment before", async () => {
+  it("is rejected from its expiry on, even if it was accepted a moment before", async () => {
     const token = await tokenOf("team-a", "bot", { expirationSeconds: 600 });
     await clock.advance(598_000);
     await list(token);

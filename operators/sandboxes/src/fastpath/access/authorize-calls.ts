@@ -14,7 +14,7 @@ import { callerConnectionKey } from "./caller-connection.ts";
 
 /** Callers that the fast path accepts. */
 export interface CallAccess {
-  /** The token that grants every call, also without TLS; undefined: none. */
+  /** The token that grants every call, even without TLS; undefined: none. */
   readonly staticToken: string | undefined;
   /** Users of the cluster, over TLS only. */
   readonly identities: Pick<ClusterIdentities, "authenticate" | "isAllowed">;

@@ -278,7 +278,7 @@ describe("FAST", () => {
     expect([await remaining(), running.size, registry.agentOf("default/one")]).toEqual([[], 0, undefined]);
   });
 
-  it("deletes an object whose write was not acknowledged, also if the delete comes while that is found out", async () => {
+  it("deletes an object whose write was not acknowledged, even if the delete comes while that is found out", async () => {
     let fast: FastCreator | undefined;
     let isDeleted = false;
     const rival = {
@@ -455,7 +455,7 @@ describe("FAST", () => {
     expect(registry.agentOf("default/one")).toBe("a");
   });
 
-  it("starts the next sandbox of a name, also of the same request, once the deleted one has stopped", async () => {
+  it("starts the next sandbox of a name, including of the same request, once the deleted one has stopped", async () => {
     const { fast } = await open();
     const mine = { ...request, requestId: "mine" };
     const first = idOf(await fast.create(mine));

@@ -105,7 +105,7 @@ async function* readFile(run: Run, path: string): AsyncGenerator<Uint8Array> {
   }
 }
 
-/** Writes a file beside its final path and replaces that at the end. A failure leaves the present file as it is. */
+/** Writes a file alongside its final path and replaces that at the end. A failure leaves the present file as it is. */
 async function writeFile(
   run: Run,
   { path, mode }: { readonly path: string; readonly mode: number },

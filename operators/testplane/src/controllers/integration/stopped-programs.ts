@@ -10,7 +10,7 @@ import type { Turn } from "./turn.ts";
 type Status = DeepReadonly<IntegrationTestStatus>;
 
 /**
- * Ends the programs of stopped steps, so that none runs beside the cleanup or after the test. Returns whether all have ended: their Pods no
+ * Ends the programs of stopped steps, so that none runs alongside the cleanup or after the test. Returns whether all have ended: their Pods no
  * longer exist, or their steps would have timed out by now, and the kubelet has killed them.
  */
 export function endStoppedPrograms(turn: Turn, status: Status): boolean {

@@ -147,7 +147,7 @@ describe("maxTargetRestarts", () => {
     expect(see(test, target("b", 1))).toMatchObject({ phase: "Failed", targetRestarts: 2 });
   });
 
-  it("keeps the restarts of deleted Pods, also of those that were created while the load ran", () => {
+  it("keeps the restarts of deleted Pods, including of those that were created while the load ran", () => {
     const test = simulate({ ...withRestarts, successCriteria: { maxTargetRestarts: 100 } });
     test.know({ kind: "known", objects: [target("a", 7)], hasSeen: () => true });
     test.settle();

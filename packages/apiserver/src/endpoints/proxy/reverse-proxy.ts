@@ -143,7 +143,7 @@ export function exchange(
     const abort = (): void => void outgoing.destroy();
     signal?.addEventListener("abort", abort, { once: true });
     outgoing.once("close", () => signal?.removeEventListener("abort", abort));
-    // A connection may fail more than once, also after its response has begun.
+    // A connection may fail more than once, even after its response has begun.
     outgoing.on("error", (error) => reject(unreachable(error)));
     outgoing.once("response", (response) =>
       resolve({

@@ -919,7 +919,7 @@ describe("the server", () => {
     expect(await certificateOf({})).toBe(new X509Certificate(renewed.certificate).fingerprint256);
   });
 
-  /** The TLS handshake has to fit as well, also on a busy machine. */
+  /** The TLS handshake has to fit as well, including on a busy machine. */
   const slowLimits = { headersMs: 1_000, requestMs: 1_500 };
 
   test("closes a connection whose body does not arrive", async () => {

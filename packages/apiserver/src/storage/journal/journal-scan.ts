@@ -9,7 +9,7 @@ export interface ScannedRecord {
 }
 
 /**
- * Finds all complete records of a journal file, also those after damaged bytes: a torn tail has no newer record after it, damage may
+ * Finds all complete records of a journal file, including those after damaged bytes: a torn tail has no newer record after it, damage may
  * have. Leftovers of an earlier use of the file are included.
  */
 export function scanJournal(file: string, content: Buffer): readonly ScannedRecord[] {

@@ -20,7 +20,7 @@ export interface ProgressOptions {
 const progressStep = 1_000;
 
 /**
- * Writes the state of one resourceVersion to a new file, also while a server runs on the directory and writes. Events are not part of a
+ * Writes the state of one resourceVersion to a new file, even while a server runs on the directory and writes. Events are not part of a
  * backup.
  *
  * **Errors**: rejects with a `StorageError`: `Damaged` if the directory is damaged, `NotEmpty` if the file exists, `Missing` if the directory

@@ -48,7 +48,7 @@ class RepairWriter extends BackupWriter {
 
 /**
  * Replaces damaged data with everything of it that is intact, and lists the rest. Intact journal records are applied even after missing ones.
- * The damaged files are kept in a directory beside it. ResourceVersions continue after the last issued one, and watches from older ones expire.
+ * The damaged files are kept in a directory alongside it. ResourceVersions continue after the last issued one, and watches from older ones expire.
  *
  * **Errors**: rejects with a `StorageError`: `InUse` if a server has the directory open, `Missing` if the directory does not exist.
  */

@@ -30,7 +30,7 @@ export function hasData(dir: string): boolean {
 
 /**
  * Replaces the data of a directory with the objects of a backup at `revision`. Events are dropped, so that watches from older revisions
- * expire. The old files, if there are any, are kept in a new directory beside it, whose path is returned.
+ * expire. The old files, if there are any, are kept in a new directory alongside it, whose path is returned.
  *
  * **Guarantees**: after a crash at any point the directory either has its old data, or does not open until this is repeated, or has the new
  * data.
@@ -84,7 +84,7 @@ function batchOf(objects: readonly BackupEntry[], position: Position): Batch {
   return { objects, log: [], position, dropAfter: position.compacted };
 }
 
-/** Links the files of a directory into a new one beside it. */
+/** Links the files of a directory into a new one alongside it. */
 function keepFiles(dir: string): string {
   let kept = `${dir}.replaced`;
   for (let number = 2; existsSync(kept); number++) kept = `${dir}.replaced-${number}`;

@@ -8,7 +8,7 @@ import { withLockedFolder } from "./running-folder.ts";
 
 /** Options of {@link restoreStorage}. */
 export interface RestoreOptions extends ProgressOptions {
-  /** Replace existing data, which is kept in a directory beside it. Default false. */
+  /** Replace existing data, which is kept in a directory alongside it. Default false. */
   readonly force?: boolean;
 }
 

@@ -116,7 +116,7 @@ async function isolationOf(
 ): Promise<Pick<ProgramSpec, "user" | "cwd" | "isolation">> {
   const { node, pod, container, setup } = attempt;
   const owner = isRootUser(user) ? privateUser : undefined;
-  // Links of a program with the node's user must not lead the commands beside it to paths of the machine.
+  // Links of a program with the node's user must not lead the commands alongside it to paths of the machine.
   const hasHostUser = isRootUser(user) && owner === undefined;
   const root = hasHostUser ? undefined : await writableRoot(attempt, owner?.ids);
   const namespace = hasNetwork(node, pod) ? node.network?.path(pod.metadata.uid ?? "") : undefined;

@@ -18,7 +18,7 @@ function userOf(
 }
 
 describe("the user of a container", () => {
-  it("is the image's unless the Pod asks for another, also for root", () => {
+  it("is the image's unless the Pod asks for another, including for root", () => {
     expect(userOf({}, { of: image("65532:65532") })).toBe("65532:65532");
     expect(userOf({ runAsUser: 7 }, { of: image("65532:65532") })).toBe("7:0");
     expect(userOf({ runAsUser: 0 }, { of: image("65532:65532") })).toBe("0:0");

@@ -23,7 +23,7 @@ export interface TerminalSize {
   readonly columns: number;
 }
 
-/** A command running beside a container's program. */
+/** A command running alongside a container's program. */
 export interface ContainerCommand extends Omit<ExecSession, "exited" | "signal"> {
   /** Never rejects. `problem` is set if the command could not be started. */
   exited(): Promise<{ readonly exitCode: number; readonly problem?: string }>;
@@ -38,7 +38,7 @@ export interface CommandOptions {
 /** The terminal size for clients that have not sent theirs. */
 export const defaultTerminalSize: TerminalSize = { rows: 24, columns: 80 };
 
-/** Starts a command beside a container's program, with its environment. Rejects if the container is not running. */
+/** Starts a command alongside a container's program, with its environment. Rejects if the container is not running. */
 export async function startInContainer(
   program: Program,
   command: readonly string[],

@@ -15,7 +15,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Puts a shell script in the place of du, until the test ends. */
+/** Puts a shell script in place of du, until the test ends. */
 function replaceDu(script: string): void {
   const bin = join(folder, "bin");
   mkdirSync(bin);
@@ -24,7 +24,7 @@ function replaceDu(script: string): void {
   vi.stubEnv("PATH", `${bin}:${process.env.PATH}`);
 }
 
-test("counts the blocks of each path, also with unusual names, and nothing of one that does not exist", async () => {
+test("counts the blocks of each path, even with unusual names, and nothing of one that does not exist", async () => {
   const [full, sparse, none] = ["full\n\tof lines", "sparse", "none"].map((name) => join(folder, name)) as [
     string,
     string,

@@ -45,7 +45,7 @@ interface Located extends Limited, LimitedStorage {}
 
 /**
  * Measures the Pods that have limits on the node's disk, and evicts those that exceed them, or whose files cannot be counted in time. Pods with
- * many files are measured one after another and beside the others, so that they delay only each other. Runs until `stop`.
+ * many files are measured one after another and alongside the others, so that they delay only each other. Runs until `stop`.
  */
 export class StorageMonitor {
   readonly #options: StorageMonitorOptions;

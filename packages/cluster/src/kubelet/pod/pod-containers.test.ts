@@ -41,7 +41,7 @@ describe("init containers", () => {
     expect(simulated.actions).toEqual([]);
   });
 
-  test("a sidecar runs beside the main containers and stops after them", () => {
+  test("a sidecar runs alongside the main containers and stops after them", () => {
     const side = { ...main, name: "side", restartPolicy: "Always" };
     const simulated = new SimulatedPod(podOf({ initContainers: [side], restartPolicy: "Never" }));
     expect(simulated.started("side").actions).toEqual(["start main"]);
@@ -101,7 +101,7 @@ describe("ephemeral containers", () => {
     return simulated.apply({ kind: "changed", pod: { ...pod, spec: { ...pod.spec, ephemeralContainers } } });
   };
 
-  test("start when they are added, also while init containers run", () => {
+  test("start when they are added, even while init containers run", () => {
     expect(withDebugger(new SimulatedPod(podOf()).started()).actions).toEqual(["start debugger"]);
     const initContainers = [{ ...main, name: "init" }];
     expect(withDebugger(new SimulatedPod(podOf({ initContainers })).started("init")).actions).toEqual(["start debugger"]);

@@ -10,7 +10,7 @@ export type ProbeView = DeepReadonly<Probe>;
 
 /**
  * The role of a container. An `init` container runs to completion before the next one starts; a `sidecar` is an init container with
- * `restartPolicy: Always`, which runs beside the `main` containers and stops after them (KEP-753). An `ephemeral` container is added to a
+ * `restartPolicy: Always`, which runs alongside the `main` containers and stops after them (KEP-753). An `ephemeral` container is added to a
  * running Pod, is never restarted, and does not count for the Pod's phase and readiness (KEP-277).
  */
 export type Role = "init" | "sidecar" | "main" | "ephemeral";

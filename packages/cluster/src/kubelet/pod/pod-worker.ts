@@ -267,7 +267,7 @@ export class PodWorker {
     return { program, container: planOf(this.pod, name).container, podIP: this.podIP, clock: this.#node.clock };
   }
 
-  /** Removes an ended program of a container with its logs. */
+  /** Removes a finished program of a container with its logs. */
   async removeProgram(container: string, attempt: number): Promise<void> {
     const program = this.program(container, attempt);
     if (program?.state.kind !== "exited") return;

@@ -147,7 +147,7 @@ export class PodRuntimes {
 }
 
 /**
- * The cgroup of the Pods of a data directory. It has the share of all CPUs beside the rest of the machine, as the kubelet's, so that
+ * The cgroup of the Pods of a data directory. It has the share of all CPUs alongside the rest of the machine, as the kubelet's, so that
  * requests weigh Pods against one another only.
  */
 function podGroup(dataDir: string): ProgramGroup {

@@ -13,7 +13,7 @@ import type { CommandStarts } from "./command-starts.ts";
 import { requestedStreams, type RemoteStreams, remoteCommandProtocols, remoteStreams } from "./remote-streams.ts";
 import { agree, type UpgradeAnswer } from "./upgrade.ts";
 
-/** What {@link answerExec} needs beside the request. */
+/** What {@link answerExec} needs alongside the request. */
 export interface ExecOptions {
   readonly kind: "exec" | "attach";
   readonly findPod: () => Promise<PodView>;

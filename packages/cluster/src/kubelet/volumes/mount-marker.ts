@@ -2,7 +2,7 @@ import { stat, watch } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Program } from "@keelson/execution";
 
-/** Waits until a program with its own mounts has them. Before that, nothing may run beside it. */
+/** Waits until a program with its own mounts has them. Before that, nothing may run alongside it. */
 export async function mounted(program: Program): Promise<void> {
   const marker = program.spec.metadata?.["marker"];
   if (marker === undefined) return;

@@ -24,7 +24,7 @@ export interface RootOverlayOptions {
 export const ownedMarker = "owned";
 
 /**
- * Mounts an image and a container's changes to it as one file system, and returns where. Calling it again, also after a crash or a restart
+ * Mounts an image and a container's changes to it as one file system, and returns where. Calling it again, even after a crash or a restart
  * of the machine, finds the changes. Needs permission to mount; rejects if the file system of `folder` cannot hold changes of an overlay.
  */
 export async function mountRootOverlay({ image, folder, owner, measure }: RootOverlayOptions): Promise<string> {

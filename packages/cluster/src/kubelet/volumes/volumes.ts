@@ -28,7 +28,7 @@ export interface VolumeSources {
   /** The directory of a claim's volume. Throws {@link VolumeError} while the claim is not bound. */
   claimFolder(namespace: string, claim: string): Promise<ClaimFolder>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
-  /** The CA in PEM, written as `ca.crt` beside the default token. */
+  /** The CA in PEM, written as `ca.crt` alongside the default token. */
   readonly authority?: string | undefined;
   readonly podIP: string;
   readonly hostIP: string;

@@ -3,7 +3,7 @@ import { groupsWith } from "./account-entries.ts";
 import { readAccountFile } from "./account-file.ts";
 import { accountOf, resolveAccount, type UserIds } from "./user.ts";
 
-/** The user of a command beside a program, with the ids that it has inside. */
+/** The user of a command alongside a program, with the ids that it has inside. */
 export interface CommandUser extends UserIds {
   /** Supplementary groups. */
   readonly groups: readonly number[];

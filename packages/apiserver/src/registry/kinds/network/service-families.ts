@@ -20,7 +20,7 @@ type Addressed = {
 
 const policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const families = ["IPv4", "IPv6"];
-/** The only family of cluster IPs, and what headless Services without a selector may have beside it. */
+/** The only family of cluster IPs, and what headless Services without a selector may have alongside it. */
 const configuredFamily = "IPv4";
 const policyField = "spec.ipFamilyPolicy";
 

@@ -60,7 +60,7 @@ export const jobs = builtinResource<JobObject>({
 const nameLabels = ["batch.kubernetes.io/job-name", "job-name"];
 const uidLabels = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 
-/** Sets the default of the status of Pod conditions in a failure policy, also in the template of a CronJob. */
+/** Sets the default of the status of Pod conditions in a failure policy, including in the template of a CronJob. */
 export function defaultFailurePolicy(spec: Draft<JobObject["spec"]> | undefined): void {
   for (const rule of spec?.podFailurePolicy?.rules ?? []) {
     for (const pattern of rule.onPodConditions ?? []) pattern.status ||= "True";
@@ -118,7 +118,7 @@ function* jobCauses(job: ReceivedObject<JobObject>): Causes {
   const faults = yield* countCauses(check.labelSelector("spec.selector", selector));
   if (faults === 0 && !selectorFromObject(selector).matches(labels)) yield workload.mismatchCause(labels);
   if (spec?.manualSelector === true) return;
-  // What a client wrote in place of what is generated, or beside it: the selector has to select by these labels alone.
+  // What a client wrote in place of what is generated, or alongside it: the selector has to select by these labels alone.
   const generated = Object.fromEntries([
     ...uidLabels.map((label) => [label, uid]),
     ...nameLabels.map((label) => [label, name]),

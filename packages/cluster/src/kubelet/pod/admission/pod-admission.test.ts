@@ -110,7 +110,7 @@ describe("ports of the node", () => {
   test.each([
     ["Always", true],
     [undefined, false],
-  ])("an init container with restartPolicy %s uses its port beside the containers: %j", (restartPolicy, isConflict) => {
+  ])("an init container with restartPolicy %s uses its port alongside the containers: %j", (restartPolicy, isConflict) => {
     const ports = [{ containerPort: 80, hostPort: 80 }];
     const pod = podWith({ initContainers: [{ name: "init", ports, ...(restartPolicy !== undefined && { restartPolicy }) }] });
     expect(rejectionOf(pod, [podListening({ hostPort: 80 })]) !== undefined).toBe(isConflict);

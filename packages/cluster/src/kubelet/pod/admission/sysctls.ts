@@ -17,7 +17,7 @@ const safe = [
   "net.ipv4.tcp_wmem",
 ];
 
-/** Begins of the names of parameters that belong to the IPC namespace, beside `kernel.sem`. */
+/** Begins of the names of parameters that belong to the IPC namespace, alongside `kernel.sem`. */
 const ipcPrefixes = ["kernel.shm", "kernel.msg", "fs.mqueue."];
 
 /**

@@ -101,7 +101,7 @@ function* podTermCauses(term: unknown, path: string): Causes {
   yield* labelKeyFaults(topologyKey).map((fault) => invalidCause(`${path}.topologyKey`, topologyKey, fault));
 }
 
-/** Validates `matchLabelKeys` and `mismatchLabelKeys`, which narrow the label selector beside them. */
+/** Validates `matchLabelKeys` and `mismatchLabelKeys`, which narrow the label selector alongside them. */
 export function* matchLabelKeysCauses(term: unknown, path: string): Causes {
   const fields = ["matchLabelKeys", "mismatchLabelKeys"];
   if (valueAt(term, "labelSelector") === undefined) {

@@ -118,7 +118,7 @@ interface ProfileRule {
   readonly supported: readonly string[];
   readonly missingProfile: string;
   readonly profile: (field: string, name: string) => StatusCause[];
-  /** Rejects a profile of the node beside another type. */
+  /** Rejects a profile of the node alongside another type. */
   readonly needless: (field: string, type: string, name: unknown) => StatusCause[];
 }
 

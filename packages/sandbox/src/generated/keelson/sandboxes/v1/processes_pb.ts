@@ -487,7 +487,7 @@ export const ProcessStateSchema: GenEnum<ProcessState> = /*@__PURE__*/ enumDesc(
  */
 export const SandboxProcesses: GenService<{
   /**
-   * Starts a command beside the program of a sandbox. If the call is cancelled, the command is killed.
+   * Starts a command alongside the program of a sandbox. If the call is cancelled, the command is killed.
    *
    * @generated from rpc keelson.sandboxes.v1.SandboxProcesses.Start
    */

@@ -253,7 +253,7 @@ export const SandboxVolumes: GenService<{
     output: typeof ListVolumesResponseSchema;
   };
   /**
-   * Grows a volume, also while sandboxes use it. Returns once it has the size. Fails with RESOURCE_EXHAUSTED if its agent has no room; the agent
+   * Grows a volume, even while sandboxes use it. Returns once it has the size. Fails with RESOURCE_EXHAUSTED if its agent has no room; the agent
    * tries again later.
    *
    * @generated from rpc keelson.sandboxes.v1.SandboxVolumes.ResizeVolume
