@@ -22,7 +22,7 @@ export interface SimulatedServer {
   isStopped: boolean;
   /** Whether its role must be assigned before it serves clients and replicas. */
   isIsolated: boolean;
-  /** Whether its agent and program do not answer. */
+  /** Whether its agent and program do not respond. */
   isFrozen: boolean;
 }
 

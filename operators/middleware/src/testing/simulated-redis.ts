@@ -60,7 +60,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
     if (server.isIsolated) return { kind: "refused", message: "restarted" };
     const old = servers.get(volume.primaryHost ?? "");
     if (volume.role === "replica" && old !== undefined && !old.isStopped && call.isPrimaryDown !== true) {
-      if (old.isFrozen) return { kind: "refused", message: "the primary does not answer", mustTerminate: true };
+      if (old.isFrozen) return { kind: "refused", message: "the primary does not respond", mustTerminate: true };
       if (!old.isIsolated && old.volume.role === "primary") {
         old.volume.isFenced = true;
         volume.writes = old.volume.writes;

@@ -73,7 +73,7 @@ const spec = Type.Object(
           "Whether to create a headless Service for the workers' host names and mount a ConfigMap with hostfile and discover_hosts.sh at /etc/mpi. Default false.",
       }),
     ),
-    ttl: int32("Seconds after it ends until the job is deleted with its Pods and logs. 0 keeps it.", {
+    ttl: int32("Seconds after the job finishes until it is deleted with its Pods and logs. 0 keeps it.", {
       minimum: 0,
       default: 600,
     }),

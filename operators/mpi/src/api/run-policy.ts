@@ -40,7 +40,7 @@ export const runPolicy = Type.Object(
       ),
     ),
     ttlSecondsAfterFinished: Type.Optional(
-      int32("Seconds after it ends until the job is deleted with its Pods and logs.", { minimum: 0 }),
+      int32("Seconds after the job finishes until it is deleted with its Pods and logs.", { minimum: 0 }),
     ),
     activeDeadlineSeconds: Type.Optional(
       int64("Seconds from startTime until the job must have ended, with all attempts.", { minimum: 0 }),

@@ -138,7 +138,7 @@ function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: Statu
   const state = status.state ?? "";
   if (state !== "dispatching" && state !== "running") return `the attempt has ended: ${state}`;
   const lastSeq = status.seq ?? 0;
-  if (report.state === "dispatching" && state === "running") return "the task is running already";
+  if (report.state === "dispatching" && state === "running") return "the task is already running";
   // A repeated confirmation is as true as a new one, so its number does not matter.
   if (report.state === "deleted") return undefined;
   if (report.seq !== undefined && report.seq <= lastSeq) return `report ${report.seq} is not newer than ${lastSeq}`;

@@ -3,7 +3,7 @@ import type { Robot } from "../../api/robot.ts";
 import type { StoredToken } from "../token-store.ts";
 import { robotsWithout } from "./trusting-robots.ts";
 
-/** What cannot be used once the previous authority is not trusted any more. */
+/** What cannot be used once the previous authority is no longer trusted. */
 export interface AuthorityDependents {
   readonly robots: readonly DeepReadonly<Robot>[];
   /** Ids of join tokens. */

@@ -13,7 +13,7 @@ import type { RobotAuthority } from "./robot-authority.ts";
 /** An external broker is asked again after this time, and a failed step is repeated. */
 const retryMs = 30_000;
 
-/** Time between two looks at whether the authority expires soon, or is not needed any more. */
+/** Time between two looks at whether the authority expires soon, or is no longer needed. */
 const checkMs = 86_400_000;
 
 /** What the broker was seen to do. */
