@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { isAbsolute, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { Driver } from "@keelson/execution";
 import type { AgentOptions } from "../commands/start-agent.ts";
 import { RobotsError } from "../robots-error.ts";
@@ -7,6 +7,7 @@ import type { AgentDependencies } from "./agent-dependencies.ts";
 import { openAgentDriver } from "./agent-driver.ts";
 import type { AgentContainers } from "./containers/agent-containers.ts";
 import { ArtifactCache } from "./files/artifact-cache.ts";
+import { openWithReserve } from "./files/disk-reserve.ts";
 import { RobotLabels } from "./files/robot-labels.ts";
 import { TaskFiles } from "./files/task-files.ts";
 import { AgentCredential } from "./identity/agent-credential.ts";
@@ -39,7 +40,11 @@ export interface AgentParts {
  *
  * **Errors**: if `workDir` cannot be used or is locked, or if the robot has neither joined nor a join token.
  */
-export async function openAgentParts(options: AgentOptions & AgentDependencies): Promise<AgentParts> {
+export function openAgentParts(options: AgentOptions & AgentDependencies): Promise<AgentParts> {
+  return openWithReserve(join(resolve(options.workDir), ".agent", "reserve"), () => tryOpenParts(options));
+}
+
+async function tryOpenParts(options: AgentOptions & AgentDependencies): Promise<AgentParts> {
   const opened: Driver[] = [];
   try {
     return await openParts(options, opened);
@@ -53,7 +58,7 @@ export async function openAgentParts(options: AgentOptions & AgentDependencies):
 /** Adds to `opened` the drivers that must be closed after an error. */
 async function openParts(options: AgentOptions & AgentDependencies, opened: Driver[]): Promise<AgentParts> {
   const { robotId, clock, random = Math.random } = options;
-  const workDir = isAbsolute(options.workDir) ? options.workDir : resolve(options.workDir);
+  const workDir = resolve(options.workDir);
   const agentDir = join(workDir, ".agent");
   const isIsolating = options.policy?.isolation !== undefined;
   const { docker } = options.policy ?? defaultRobotPolicy;

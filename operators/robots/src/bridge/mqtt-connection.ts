@@ -1,3 +1,4 @@
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { IClientOptions, MqttClient } from "mqtt";
 import { connectMqtt } from "../protocol/connect-mqtt.ts";
@@ -17,8 +18,15 @@ export interface MqttConnectionOptions {
   readonly onMessage: (topic: string, payload: Uint8Array) => void;
   /** Called on every connect, after the subscriptions are in place. */
   readonly onReady: () => void;
+  readonly clock: Clock;
   readonly log: Logger;
 }
+
+/** A connection that ends sooner was not lost by chance. */
+const shortConnectionMs = 5_000;
+
+/** Number of short connections in a row after which another operator is suspected. */
+const suspiciousConnections = 3;
 
 /** Maximum number of publishes that the broker has not acknowledged. Further ones are dropped. */
 const maxUnacknowledged = 8192;
@@ -36,6 +44,9 @@ export class MqttConnection {
   #unacknowledged = 0;
   #isStopped = false;
   #isReady = false;
+  #readyAt = 0;
+  /** Connections in a row that ended soon after they began. */
+  #shortConnections = 0;
   /** Resolves with the first connect. Rejects if the broker rejects the credentials or a subscription. */
   readonly ready: Promise<void>;
 
@@ -63,11 +74,18 @@ export class MqttConnection {
     // Failures are logged. A caller that does not wait for `ready` must not crash on them.
     this.ready.catch(() => {});
     this.#client.on("close", () => {
+      if (this.#isReady) {
+        const isShort = options.clock.monotonic() - this.#readyAt < shortConnectionMs;
+        this.#shortConnections = isShort ? this.#shortConnections + 1 : 0;
+      }
       this.#isReady = false;
       Object.assign(this.#client.options, tls?.());
     });
     this.#client.on("offline", () => {
-      if (!this.#isStopped) options.log.warn({ broker: url }, "lost the connection to the MQTT broker; retrying every second");
+      if (this.#isStopped) return;
+      const isSuspicious = this.#shortConnections >= suspiciousConnections;
+      const hint = isSuspicious ? "; check whether another operator, such as a second keelson up, uses the same broker" : "";
+      options.log.warn({ broker: url }, `lost the connection to the MQTT broker; retrying every second${hint}`);
     });
     // Added before connecting: a later listener would miss a message that arrives with the connection.
     this.#client.on("message", (topic, payload) => options.onMessage(topic, payload));
@@ -119,6 +137,7 @@ export class MqttConnection {
       log.info({ broker: url }, "connected to the MQTT broker");
       resolve();
       this.#isReady = true;
+      this.#readyAt = this.#options.clock.monotonic();
       onReady();
     });
   }

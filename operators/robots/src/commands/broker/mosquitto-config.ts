@@ -83,7 +83,7 @@ async function run(context: CommandContext): Promise<number> {
     stdout.write(
       [
         `Wrote ${Object.keys(files).join(", ")} to ${dir}; ${revoked.length} revoked certificates.`,
-        `Start:   mosquitto -c ${dir}/mosquitto.conf (its user must be able to read the files)`,
+        `Start:   chown -R mosquitto ${dir} && mosquitto -c ${dir}/mosquitto.conf (as root; Mosquitto then runs as the user mosquitto)`,
         `Bridge:  keelson up --mqtt-url mqtts://${robotHost}:${port}`,
         `Robots:  keelson robots agent --broker-url mqtts://${robotHost}:${port} --join-url mqtts://${robotHost}:${joinPort}`,
         "After keelson robots revoke, run this command again and reload Mosquitto: pkill -HUP -x mosquitto",
