@@ -118,14 +118,14 @@ function openDriver(
   onCreated?: OnCreated,
 ): Promise<Driver> {
   const options = { dir: programsOf(agentDir), clock, random: Math.random };
-  const sockets = "internet";
-  if (driver === "bubblewrap") return createBubblewrapDriver({ ...options, cgroupParent, sockets });
+  const calls = "untrusted";
+  if (driver === "bubblewrap") return createBubblewrapDriver({ ...options, cgroupParent, calls });
   if (driver === "process") return createProcessDriver({ ...options, cgroupParent });
   if (driver === "gvisor" && findRunsc() === undefined)
     return Promise.reject(new ExecutionError("Unsupported", "driver gvisor: runsc not found; install gVisor"));
   return createContainerdDriver({
     ...options,
-    sockets,
+    calls,
     ...(containerdSocket !== undefined && { socket: containerdSocket }),
     ...(onCreated !== undefined && { onCreated }),
   });

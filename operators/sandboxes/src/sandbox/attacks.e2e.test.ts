@@ -202,6 +202,11 @@ describe.runIf(isRoot).each(kinds)("code in a sandbox (%s)", (name) => {
     expect(await perl(dangerousCallsProgram())).toBe("done\n");
   });
 
+  it("cannot take the terminals of the machine", async () => {
+    const open = 'while (@all < 500 && open my $each, "+<", "/dev/ptmx") { push @all, $each; } print scalar @all;';
+    expect(await perl(open)).toBe("64");
+  });
+
   it("stops at its process limit with a fork bomb, which harms no neighbour and ends with the sandbox", async () => {
     const neighbour = await create(other, { command: ["sleep", "614"] });
     // The first process survives the failures of its children.

@@ -5,7 +5,9 @@
 
 /** EPERM. */
 const notPermitted = 1;
-/** EPROTONOSUPPORT. */
+/** EINVAL, ENOSYS and EPROTONOSUPPORT. */
+const invalid = 22;
+const missing = 38;
 const notSupported = 93;
 
 type Numbers = readonly [x64: number, arm64: number];
@@ -44,6 +46,12 @@ const calls: Readonly<Record<string, Attempt>> = {
   kexec_load: { numbers: [246, 104], args: "0, 0, 0, 0" },
   init_module: { numbers: [175, 105], args: '0, 0, ""' },
   reboot: { numbers: [169, 142], args: "0, 0, 0, 0" },
+  // Contexts of asynchronous I/O, huge pages, and memory for compiled BPF programs: all programs of the machine share them.
+  io_setup: { numbers: [206, 0], args: "1, 0", answer: missing },
+  "huge pages": { numbers: [9, 222], args: "0, 2097152, 3, 0x40022, -1, 0" },
+  "a filter of a socket": { numbers: [54, 208], args: "0, 1, 26, 0, 0" },
+  "a filter of system calls": { numbers: [317, 277], args: "1, 0, 0", answer: invalid },
+  "a filter of system calls, with prctl": { numbers: [157, 167], args: "22, 2, 0", answer: invalid },
   // TIOCSTI and TIOCLINUX. Without a filter: ENOTTY.
   typing: { numbers: ioctl, args: "0, 0x5412, 0" },
   "typing in a console": { numbers: ioctl, args: "0, 0x541c, 0" },

@@ -5,7 +5,7 @@ import type { ProgramGroup } from "../cgroup/program-group.ts";
 import type { Driver } from "../driver.ts";
 import { createBubblewrapWrapping } from "./bubblewrap-wrapping.ts";
 import { createProcessLauncher } from "../process/process-launcher.ts";
-import { seccompFilter, type SocketAccess } from "./seccomp-filter.ts";
+import { seccompFilter, type CallProfile } from "./seccomp-filter.ts";
 import { createDriver } from "../program/supervisor.ts";
 import type { DriverOptions } from "../program/supervisor.ts";
 import type { BindMount } from "../isolation.ts";
@@ -24,8 +24,8 @@ export interface BubblewrapDriverOptions extends DriverOptions {
   readonly binds?: readonly BindMount[];
   /** `false`: disables the seccomp filter. Default: enabled on x86-64 and arm64, see `seccomp-filter.ts`. */
   readonly seccomp?: false;
-  /** Default `any`. Nothing is checked without a filter. */
-  readonly sockets?: SocketAccess;
+  /** System calls that programs may make. Default `standard`. Nothing is checked without a filter. */
+  readonly calls?: CallProfile;
   /** Path of bwrap. Default: found in PATH. */
   readonly bwrap?: string;
 }
@@ -60,7 +60,7 @@ export async function createBubblewrapDriver(options: BubblewrapDriverOptions): 
     throw new ExecutionError("Unsupported", "bwrap not found; install it with `apt-get install bubblewrap`");
   }
   return createDriver("bubblewrap", options, (dir) => {
-    const bytes = options.seccomp === false ? undefined : seccompFilter(process.arch, options.sockets);
+    const bytes = options.seccomp === false ? undefined : seccompFilter(process.arch, options.calls);
     const filter = join(dir, ".seccomp");
     if (bytes !== undefined) writeFileSync(filter, bytes, { mode: 0o644 });
     return createProcessLauncher({

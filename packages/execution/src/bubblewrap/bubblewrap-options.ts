@@ -197,6 +197,7 @@ export function* worldArguments({ spec, folder }: LaunchRequest, world: Bubblewr
   else yield* machineRoot(at(settingsFolder(folder)));
   yield* processes === undefined ? ["--proc", "/proc"] : boundProcesses(processes);
   yield* ["--dev", "/dev"];
+  if (stage !== undefined) yield* ["--dev-bind", stage.terminals, "/dev/pts"];
   for (const path of devices) yield* ["--dev-bind", path, path];
   yield* ["--bind", at(temporaryFolder(folder)), "/tmp"];
   const hasVarTmp = !isRootWritable && (root === undefined || existsSync(pathInRoot(root, "/var/tmp")));

@@ -67,6 +67,11 @@ export class Stage {
     return `${this.#folder}/proc`;
   }
 
+  /** Where the terminals of the program are mounted. bubblewrap's own mount would not limit them. */
+  get terminals(): string {
+    return `${this.#folder}/pts`;
+  }
+
   /** Shell code that mounts nothing but the processes of the namespace in which the children of the shell are. */
   mountProcesses(): string {
     const folders = `mount -t tmpfs -o mode=755,size=1m keelson-stage ${this.#folder} && mkdir ${this.processes}`;
@@ -89,6 +94,12 @@ export class Stage {
     const mounts: MountEntry[] = [
       { type: "tmpfs", source: "keelson-stage", target: this.#folder, options: "mode=755,size=1m" },
       ...(processes === "hidden" && canHideProcesses() ? [hiddenProcesses] : []),
+      {
+        type: "devpts",
+        source: "keelson-terminals",
+        target: this.terminals,
+        options: `nosuid,noexec,${terminalOptions},X-mount.mkdir`,
+      },
       ...(processes === "own"
         ? [
             {
@@ -133,6 +144,9 @@ export const hiddenProcesses: MountEntry = {
   options: "nosuid,nodev,noexec,hidepid=2",
 };
 
+/** Options of `/dev/pts`. The machine's terminals (`kernel.pty.max`) are shared by all programs. */
+export const terminalOptions = "newinstance,ptmxmode=0666,mode=0620,max=64";
+
 /** Shell code that hides the machine's processes from users in the mount namespace it runs in, if the kernel can. */
 export const hideProcesses = (): string =>
   canHideProcesses() ? `mount -t proc -o ${hiddenProcesses.options} ${hiddenProcesses.source} /proc || exit 125` : ":";
@@ -155,7 +169,7 @@ export function isFolder(path: string): boolean {
 }
 
 interface MountEntry {
-  readonly type: "tmpfs" | "proc" | "none";
+  readonly type: "tmpfs" | "proc" | "devpts" | "none";
   readonly source: string;
   readonly target: string;
   readonly options: string;

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { ociSeccomp, seccompFilter, type SocketAccess } from "./seccomp-filter.ts";
+import { ociSeccomp, seccompFilter, type CallProfile } from "./seccomp-filter.ts";
 import { allowedCalls, checkedCalls } from "./system-calls.ts";
 
 const x64 = 0xc000_003e;
@@ -98,7 +98,7 @@ test.each(architectures)("checks the arguments of clone, ioctl, socket and perso
   expect([personality(0), personality(0xffffffff), personality(0x40000)]).toEqual(["allow", "allow", 1]);
 });
 
-/** [domain, type, protocol] and what is expected of programs that may open `any` socket, or those of the `internet`. */
+/** [domain, type, protocol] and what is expected with the profiles `standard` and `untrusted`. */
 const sockets: readonly (readonly [readonly [number, number, number], string | number, string | number])[] = [
   [[1, 1, 0], "allow", "allow"],
   [[2, 1, 6], "allow", "allow"],
@@ -122,14 +122,14 @@ const sockets: readonly (readonly [readonly [number, number, number], string | n
 
 test.each(architectures)("limits sockets on %s", (processor, arch, index) => {
   for (const [args, ...expected] of sockets) {
-    const answers = (["any", "internet"] as const).map((access) =>
-      run(seccompFilter(processor, access) ?? Buffer.alloc(0), arch, checkedCalls.socket[index], args),
+    const answers = (["standard", "untrusted"] as const).map((profile) =>
+      run(seccompFilter(processor, profile) ?? Buffer.alloc(0), arch, checkedCalls.socket[index], args),
     );
     expect([args, ...answers]).toEqual([args, ...expected]);
   }
-  const pair = (access: SocketAccess, domain: number): string | number =>
-    run(seccompFilter(processor, access) ?? Buffer.alloc(0), arch, checkedCalls.socketpair[index], [domain]);
-  expect([pair("any", 30), pair("internet", 30), pair("internet", 1)]).toEqual(["allow", 1, "allow"]);
+  const pair = (profile: CallProfile, domain: number): string | number =>
+    run(seccompFilter(processor, profile) ?? Buffer.alloc(0), arch, checkedCalls.socketpair[index], [domain]);
+  expect([pair("standard", 30), pair("untrusted", 30), pair("untrusted", 1)]).toEqual(["allow", 1, "allow"]);
 });
 
 interface OciProfile {
@@ -142,7 +142,7 @@ interface OciProfile {
 }
 
 /** Interprets a profile as runc does: it compares registers of 64 bits, and takes conditions on the same argument as alternatives. */
-function runOci(access: SocketAccess, name: string, args: readonly number[]): string | number {
+function runOci(profile: CallProfile, name: string, args: readonly number[]): string | number {
   const holds = ({
     index,
     op,
@@ -159,7 +159,7 @@ function runOci(access: SocketAccess, name: string, args: readonly number[]): st
     if (op === "SCMP_CMP_NE") return register !== BigInt(value);
     return op === "SCMP_CMP_MASKED_EQ" && (register & BigInt(value)) === BigInt(valueTwo);
   };
-  const { syscalls } = ociSeccomp(access) as unknown as OciProfile;
+  const { syscalls } = ociSeccomp(profile) as unknown as OciProfile;
   const matching = syscalls.filter(({ names, args: conditions = [] }) => {
     if (!names.includes(name)) return false;
     const isRepeated = new Set(conditions.map(({ index }) => index)).size < conditions.length;
@@ -173,20 +173,76 @@ function runOci(access: SocketAccess, name: string, args: readonly number[]): st
 test("an OCI runtime checks the same arguments, even if only the lower half of a register is used", () => {
   const high = 2 ** 32;
   for (const [[domain, ...rest], ...expected] of sockets) {
-    const answers = (["any", "internet"] as const).map((access) => runOci(access, "socket", [domain, ...rest]));
+    const answers = (["standard", "untrusted"] as const).map((profile) => runOci(profile, "socket", [domain, ...rest]));
     expect([domain, rest, ...answers]).toEqual([domain, rest, ...expected]);
-    expect(runOci("any", "socket", [high + domain, ...rest])).toBe(1);
+    expect(runOci("standard", "socket", [high + domain, ...rest])).toBe(1);
   }
   for (const request of [0x5412, 0x541c])
-    expect([runOci("any", "ioctl", [0, request]), runOci("any", "ioctl", [0, high + request])]).toEqual([1, 1]);
+    expect([runOci("standard", "ioctl", [0, request]), runOci("standard", "ioctl", [0, high + request])]).toEqual([1, 1]);
   for (const request of [0, 0x5401, 0x5411, 0x5413, 0x541b, 0x541d, 0x541e, 0x5410, 0x80045430, 0xffffffff])
-    expect([request, runOci("any", "ioctl", [0, request])]).toEqual([request, "allow"]);
-  expect([runOci("internet", "socketpair", [30, 1, 0]), runOci("internet", "socketpair", [1, 1, 0])]).toEqual([1, "allow"]);
+    expect([request, runOci("standard", "ioctl", [0, request])]).toEqual([request, "allow"]);
+  expect([runOci("untrusted", "socketpair", [30, 1, 0]), runOci("untrusted", "socketpair", [1, 1, 0])]).toEqual([1, "allow"]);
   expect([
-    runOci("any", "clone", [0x11]),
-    runOci("any", "clone", [0x10000011]),
-    runOci("any", "personality", [0x40000]),
+    runOci("standard", "clone", [0x11]),
+    runOci("standard", "clone", [0x10000011]),
+    runOci("standard", "personality", [0x40000]),
   ]).toEqual(["allow", 1, 1]);
+});
+
+/** [name, arguments] of calls, and what is expected with the profile `untrusted`. `standard` allows all of them. */
+const sharedResources: readonly (readonly [
+  name: keyof typeof allowedCalls,
+  args: readonly number[],
+  answer: string | number,
+])[] = [
+  ["io_setup", [1, 0], 38],
+  ["io_getevents", [1, 0], "allow"],
+  ["mmap", [0, 4096, 3, 0x22], "allow"],
+  ["mmap", [0, 4096, 3, 0x4_0022], 1],
+  ["memfd_create", [0, 3], "allow"],
+  ["memfd_create", [0, 5], 1],
+  ["shmget", [0, 4096, 0o1600], "allow"],
+  ["shmget", [0, 4096, 0o5600], 1],
+  // SO_REUSEADDR, SO_DETACH_FILTER; SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_EBPF; TCP_CC_INFO, whose number is that of SO_ATTACH_FILTER.
+  ["setsockopt", [0, 1, 2], "allow"],
+  ["setsockopt", [0, 1, 27], "allow"],
+  ["setsockopt", [0, 1, 26], 1],
+  ["setsockopt", [0, 1, 52], 1],
+  ["setsockopt", [0, 6, 26], "allow"],
+  // PR_SET_NAME, PR_SET_SECCOMP; SECCOMP_GET_ACTION_AVAIL, SECCOMP_SET_MODE_FILTER.
+  ["prctl", [15, 0], "allow"],
+  ["prctl", [22, 2], 22],
+  ["seccomp", [2, 0], "allow"],
+  ["seccomp", [1, 0], 22],
+];
+
+test.each(architectures)(
+  "denies untrusted programs on %s what all programs share, or no limit counts",
+  (processor, arch, index) => {
+    for (const [name, args, expected] of sharedResources) {
+      const number = allowedCalls[name]?.[index] ?? 0;
+      const answers = (["standard", "untrusted"] as const).map((profile) =>
+        run(seccompFilter(processor, profile) ?? Buffer.alloc(0), arch, number, args),
+      );
+      expect([name, args, ...answers]).toEqual([name, args, "allow", expected]);
+      expect([name, args, runOci("standard", name, args), runOci("untrusted", name, args)]).toEqual([
+        name,
+        args,
+        "allow",
+        expected,
+      ]);
+    }
+  },
+);
+
+test("an OCI runtime denies them also if only the lower half of a register is used", () => {
+  const high = 2 ** 32;
+  expect([
+    runOci("untrusted", "mmap", [0, 4096, 3, high + 0x4_0022]),
+    runOci("untrusted", "setsockopt", [0, high + 1, 26]),
+    runOci("untrusted", "setsockopt", [0, 1, high + 26]),
+    runOci("untrusted", "prctl", [high + 22, 2]),
+  ]).toEqual([1, 1, 1, 1]);
 });
 
 test("kills or denies calls through another architecture's table", () => {

@@ -1,4 +1,5 @@
 import { allowedCalls, checkedCalls } from "./system-calls.ts";
+import { type DeniedArgument, deniedArguments, missingCalls } from "./untrusted-calls.ts";
 
 /*
  * The seccomp filter of programs, as a classic BPF program (Linux: Documentation/userspace-api/seccomp_filter.rst): an allow-list, see
@@ -12,15 +13,16 @@ const cloneNamespaces = 0x7e02_0000;
 const typingRequests = [0x5412, 0x541c];
 
 /**
- * What programs may open with socket(2). `any`: every domain but AF_VSOCK, which reaches beyond the network namespace, and AF_ALG, the
- * kernel's crypto API. `internet`: Unix sockets, TCP, UDP, ICMP, and netlink to query addresses. Other sockets can load kernel modules, and
- * netlink sockets between programs queue data in kernel memory that no cgroup counts.
+ * What programs may do. `standard`: the calls of the list, and sockets of every domain but AF_VSOCK, which reaches beyond the network
+ * namespace, and AF_ALG, the kernel's crypto API. `untrusted`: also none of `untrusted-calls.ts`, and only Unix sockets, TCP, UDP, ICMP, and
+ * netlink to query addresses. Other sockets can load kernel modules, and netlink sockets between programs queue data in kernel memory that
+ * no cgroup counts.
  */
-export type SocketAccess = "any" | "internet";
+export type CallProfile = "standard" | "untrusted";
 
 const domains = { unix: 1, inet: 2, netlink: 16, inet6: 10, alg: 38, vsock: 40 } as const;
 
-/** Domains that are denied with {@link SocketAccess} `any`. */
+/** Domains that are denied with {@link CallProfile} `standard`. */
 const deniedDomains: readonly number[] = [domains.vsock, domains.alg];
 
 /** All other domains that Linux knows (AF_MAX is 46). */
@@ -103,8 +105,8 @@ const onValues = (values: readonly number[], result: number): readonly Instructi
 const loadArgument = (argument: number): Instruction => ({ code: load, k: argumentOffset(argument) });
 
 /** Decides on a call of socket(2). */
-function socketInstructions(access: SocketAccess): readonly Instruction[] {
-  if (access === "any") return [loadArgument(0), ...onValues(deniedDomains, errno(EPERM)), returns(allow)];
+function socketInstructions(profile: CallProfile): readonly Instruction[] {
+  if (profile === "standard") return [loadArgument(0), ...onValues(deniedDomains, errno(EPERM)), returns(allow)];
   const ofType = internetProtocols.flatMap(({ type, protocols }) =>
     onCall(type, loadArgument(2), ...onValues(protocols, allow), returns(errno(EPERM))),
   );
@@ -122,8 +124,27 @@ function socketInstructions(access: SocketAccess): readonly Instruction[] {
 }
 
 /** Decides on a call of socketpair(2), which the kernel supports for Unix sockets; other domains only load modules. */
-const socketpairInstructions = (access: SocketAccess): readonly Instruction[] =>
-  access === "any" ? [returns(allow)] : [loadArgument(0), ...onValues([domains.unix], allow), returns(errno(EPERM))];
+const socketpairInstructions = (profile: CallProfile): readonly Instruction[] =>
+  profile === "standard" ? [returns(allow)] : [loadArgument(0), ...onValues([domains.unix], allow), returns(errno(EPERM))];
+
+/** Decides on a call with a {@link DeniedArgument}. */
+function argumentInstructions({ argument, values = [], bits, when, errno: number }: DeniedArgument): readonly Instruction[] {
+  const denied = returns(errno(number));
+  const check: readonly Instruction[] = [
+    loadArgument(argument),
+    ...onValues(values, errno(number)),
+    ...(bits === undefined ? [] : [{ code: jumpAnySet, k: bits, no: 1 }, denied]),
+  ];
+  const condition =
+    when === undefined ? [] : [loadArgument(when.argument), { code: jumpEqual, k: when.value, no: check.length }];
+  return [...condition, ...check, returns(allow)];
+}
+
+/** Decides on the calls that untrusted programs may not make. */
+const untrustedInstructions = (index: 0 | 1): readonly Instruction[] => [
+  ...missingCalls.flatMap((name) => onCall(allowedCalls[name]?.[index] ?? -1, returns(errno(ENOSYS)))),
+  ...deniedArguments.flatMap((each) => onCall(allowedCalls[each.call]?.[index] ?? -1, ...argumentInstructions(each))),
+];
 
 /**
  * The filter for an architecture (Node's name of it), in the format of the kernel and of `bwrap --seccomp`. Undefined for an architecture
@@ -132,7 +153,7 @@ const socketpairInstructions = (access: SocketAccess): readonly Instruction[] =>
  * Calls through another architecture's table (32-bit programs) kill the program. `clone3` returns ENOSYS: its flags are behind a pointer,
  * which a filter cannot follow, and C libraries fall back to `clone`. So do calls newer than this list; all others return EPERM.
  */
-export function seccompFilter(processor: string = process.arch, sockets: SocketAccess = "any"): Buffer | undefined {
+export function seccompFilter(processor: string = process.arch, profile: CallProfile = "standard"): Buffer | undefined {
   if (processor !== "x64" && processor !== "arm64") return undefined;
   const { index, audit } = processors[processor];
   const allowed = Object.values(allowedCalls).flatMap((numbers) => numbers[index] ?? []);
@@ -148,9 +169,10 @@ export function seccompFilter(processor: string = process.arch, sockets: SocketA
     ...onCall(clone3, returns(errno(ENOSYS))),
     ...onCall(numberOf("clone"), loadArgument(0), { code: jumpAnySet, k: cloneNamespaces, no: 1 }, denied, returns(allow)),
     ...onCall(numberOf("ioctl"), loadArgument(1), ...onValues(typingRequests, errno(EPERM)), returns(allow)),
-    ...onCall(numberOf("socket"), ...socketInstructions(sockets)),
-    ...onCall(numberOf("socketpair"), ...socketpairInstructions(sockets)),
+    ...onCall(numberOf("socket"), ...socketInstructions(profile)),
+    ...onCall(numberOf("socketpair"), ...socketpairInstructions(profile)),
     ...onCall(numberOf("personality"), loadArgument(0), ...onValues(allowedPersonalities, allow), denied),
+    ...(profile === "untrusted" ? untrustedInstructions(index) : []),
     ...rangesOf(allowed).flatMap(([first, last]): readonly Instruction[] => [
       { code: jumpNotBelow, k: first, no: 2 },
       { code: jumpNotBelow, k: last + 1, yes: 1 },
@@ -212,8 +234,8 @@ interface OciRule {
 const allowIf = (name: string, ...alternatives: readonly (readonly Condition[])[]): readonly OciRule[] =>
   alternatives.map((args) => ({ names: [name], action: "SCMP_ACT_ALLOW", args }));
 
-function socketRules(access: SocketAccess): readonly OciRule[] {
-  if (access === "any")
+function socketRules(profile: CallProfile): readonly OciRule[] {
+  if (profile === "standard")
     return [
       ...allowIf("socket", ...otherDomains.map((domain) => [equals(0, domain)])),
       { names: ["socketpair"], action: "SCMP_ACT_ALLOW" },
@@ -234,14 +256,36 @@ function socketRules(access: SocketAccess): readonly OciRule[] {
   ];
 }
 
+/** Rules that untrusted programs have instead of those that allow the calls. */
+const untrustedRules = (): readonly OciRule[] => [
+  ...missingCalls.map((name): OciRule => ({ names: [name], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS })),
+  ...deniedArguments.flatMap(({ call, argument, values, bits, when, errno: errnoRet }): readonly OciRule[] => {
+    const others = [
+      ...(values === undefined ? [] : differsFrom(argument, values)),
+      ...(bits === undefined ? [] : [masked(argument, bits, 0)]),
+      ...(when === undefined ? [] : differsFrom(when.argument, [when.value])),
+    ];
+    const denied = values?.map(
+      (value): OciRule => ({
+        ...{ names: [call], action: "SCMP_ACT_ERRNO", errnoRet },
+        args: [equals(argument, value)],
+      }),
+    );
+    return [...allowIf(call, ...others.map((condition) => [condition])), ...(errnoRet === EPERM ? [] : (denied ?? []))];
+  }),
+];
+
 /** The same profile in the format of an OCI runtime (config-linux.md, seccomp), which knows the numbers itself. */
-export function ociSeccomp(sockets: SocketAccess = "any"): Readonly<Record<string, unknown>> {
+export function ociSeccomp(profile: CallProfile = "standard"): Readonly<Record<string, unknown>> {
+  const untrusted = profile === "untrusted" ? untrustedRules() : [];
+  const decided = new Set(untrusted.flatMap(({ names }) => names));
   const rules: readonly OciRule[] = [
-    { names: Object.keys(allowedCalls), action: "SCMP_ACT_ALLOW" },
+    { names: Object.keys(allowedCalls).filter((name) => !decided.has(name)), action: "SCMP_ACT_ALLOW" },
+    ...untrusted,
     { names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS },
     ...allowIf("clone", [masked(0, cloneNamespaces, 0)]),
     ...allowIf("ioctl", ...differsFrom(1, typingRequests).map((condition) => [condition])),
-    ...socketRules(sockets),
+    ...socketRules(profile),
     ...allowIf("personality", ...allowedPersonalities.map((value) => [equals(0, value)])),
   ];
   return {

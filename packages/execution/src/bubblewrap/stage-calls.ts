@@ -9,6 +9,7 @@ import {
   quotaOptions,
   quotaSource,
   type Stage,
+  terminalOptions,
 } from "./private-user.ts";
 
 /* The system calls that stage the start of a program, and of a command alongside it. The scripts in `private-user.ts` do the same. */
@@ -69,10 +70,12 @@ const createFolder = (path: string): SystemCall => ({
   failure: `could not create ${path}`,
 });
 
-/** Mounts the sources of a stage; with `own` also the processes of the namespace in which child processes are. */
+/** Mounts the terminals and the sources of a stage; with `own` also the processes of the namespace in which child processes are. */
 export const stageCalls = (stage: Stage, processes?: "own"): readonly (SystemCall | ChildCalls)[] => [
   mount("keelson-stage", stage.folder, "tmpfs", 0, "mode=755,size=1m"),
   ...(processes === "own" ? [createFolder(stage.processes), processCalls(stage)] : []),
+  createFolder(stage.terminals),
+  mount("keelson-terminals", stage.terminals, "devpts", flags.nosuid | flags.noexec, terminalOptions),
   ...stage.sources.flatMap((source, index): readonly SystemCall[] => {
     const target = `${stage.folder}/${index}`;
     const create: SystemCall = isFolder(source)

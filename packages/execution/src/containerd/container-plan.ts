@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { ProgramGroup } from "../cgroup/program-group.ts";
 import { readAccountFile } from "../program/users/account-file.ts";
 import { defaultPath } from "../program/program-spec.ts";
-import type { SocketAccess } from "../bubblewrap/seccomp-filter.ts";
+import type { CallProfile } from "../bubblewrap/seccomp-filter.ts";
 import type { BindMount } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
@@ -97,8 +97,8 @@ export async function planContainer(
   options: {
     readonly cgroupParent: string;
     readonly binds: readonly BindMount[];
-    /** See `ContainerdDriverOptions.sockets`. */
-    readonly sockets?: SocketAccess;
+    /** See `ContainerdDriverOptions.calls`. */
+    readonly calls?: CallProfile;
     readonly imageRoot?: ImageRoot;
     /** First host id of a program with a private user. */
     readonly firstId?: number;
@@ -124,7 +124,7 @@ export async function planContainer(
     ...(spec.oomScoreAdjustment !== undefined && { oomScoreAdjustment: attainableScore(spec.oomScoreAdjustment) }),
     ...(hasCgroupView && options.firstId === undefined && { hasCgroupView }),
     ...(options.firstId !== undefined && { firstId: options.firstId }),
-    ...(options.sockets !== undefined && { sockets: options.sockets }),
+    ...(options.calls !== undefined && { calls: options.calls }),
   };
   if (imageRoot === undefined && root === undefined) return planOnMachine(request, shared, binds);
   return planInImage(request, shared, binds, {

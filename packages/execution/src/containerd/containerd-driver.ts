@@ -6,7 +6,7 @@ import type { Driver } from "../driver.ts";
 import { FifoPool } from "../io/fifo-pool.ts";
 import { describeError } from "../files/file-error.ts";
 import type { BindMount } from "../isolation.ts";
-import type { SocketAccess } from "../bubblewrap/seccomp-filter.ts";
+import type { CallProfile } from "../bubblewrap/seccomp-filter.ts";
 import { createDriver } from "../program/supervisor.ts";
 import type { DriverOptions } from "../program/supervisor.ts";
 import { createContainerdApi, defaultContainerdSocket, failedWith } from "./containerd-api.ts";
@@ -29,8 +29,8 @@ export interface ContainerdDriverOptions extends DriverOptions, ContainerdOption
   readonly binds?: readonly BindMount[];
   /** Its own cgroup for the programs, see {@link ProgramGroup}. Default: none. */
   readonly group?: ProgramGroup;
-  /** What programs may open with socket(2). Default `any`. */
-  readonly sockets?: SocketAccess;
+  /** System calls that programs may make. Default `standard`. */
+  readonly calls?: CallProfile;
   /**
    * Called between the creation of a container and the start of its program, with the program's id and the pid of the process that has its
    * namespaces. If it rejects, the program is not started.
@@ -82,7 +82,7 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
  */
 export async function createContainerdDriver(options: ContainerdDriverOptions): Promise<Driver> {
   const api = await openContainerd(options);
-  const { clock, random, snapshotter = defaultSnapshotter, binds = [], group, sockets, onCreated } = options;
+  const { clock, random, snapshotter = defaultSnapshotter, binds = [], group, calls, onCreated } = options;
   return createDriver("containerd", options, (dir) =>
     createContainerdLauncher({
       api,
@@ -91,7 +91,7 @@ export async function createContainerdDriver(options: ContainerdDriverOptions): 
       snapshotter,
       binds,
       ...(group !== undefined && { group }),
-      ...(sockets !== undefined && { sockets }),
+      ...(calls !== undefined && { calls }),
       ...(onCreated !== undefined && { onCreated }),
       fifos: new FifoPool(join(dir, ".spare"), random),
     }),

@@ -5,7 +5,7 @@ import { dirname } from "node:path";
 import { removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
 import type { ProgramGroup } from "../cgroup/program-group.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
-import type { SocketAccess } from "../bubblewrap/seccomp-filter.ts";
+import type { CallProfile } from "../bubblewrap/seccomp-filter.ts";
 import type { BindMount } from "../isolation.ts";
 import {
   type Identity,
@@ -46,8 +46,8 @@ export interface ContainerdLauncherOptions {
   readonly binds: readonly BindMount[];
   /** See `ContainerdDriverOptions.group`. */
   readonly group?: ProgramGroup;
-  /** See `ContainerdDriverOptions.sockets`. */
-  readonly sockets?: SocketAccess;
+  /** See `ContainerdDriverOptions.calls`. */
+  readonly calls?: CallProfile;
   /** See `ContainerdDriverOptions.onCreated`. */
   readonly onCreated?: (id: string, pid: number) => Promise<void>;
 }
@@ -73,7 +73,7 @@ class ContainerdLauncher implements Launcher {
   readonly #api: ContainerdApi;
   readonly #context: ContainerContext;
   readonly #binds: readonly BindMount[];
-  readonly #sockets: SocketAccess | undefined;
+  readonly #calls: CallProfile | undefined;
   readonly #now: () => number;
   readonly #onCreated: ContainerdLauncherOptions["onCreated"];
   readonly #bootId = readBootId();
@@ -82,7 +82,7 @@ class ContainerdLauncher implements Launcher {
     this.#api = options.api;
     this.#context = new ContainerContext(options);
     this.#binds = options.binds;
-    this.#sockets = options.sockets;
+    this.#calls = options.calls;
     this.#now = options.now;
     this.#onCreated = options.onCreated;
   }
@@ -167,7 +167,7 @@ class ContainerdLauncher implements Launcher {
     const plan = await planContainer(request, {
       cgroupParent: cgroupParent(namespace, this.#context.group),
       binds: this.#binds,
-      ...(this.#sockets !== undefined && { sockets: this.#sockets }),
+      ...(this.#calls !== undefined && { calls: this.#calls }),
       ...(imageRoot !== undefined && { imageRoot }),
       ...(firstId !== undefined && { firstId }),
     });

@@ -1,7 +1,8 @@
 import { cpuPeriodMicros, cpuQuotaMicros } from "../cgroup/cgroup-limits.ts";
 import type { Limits } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
-import { ociSeccomp, type SocketAccess } from "../bubblewrap/seccomp-filter.ts";
+import { terminalOptions } from "../bubblewrap/private-user.ts";
+import { ociSeccomp, type CallProfile } from "../bubblewrap/seccomp-filter.ts";
 import type { UserIds } from "../program/users/user.ts";
 import { idRangeSize } from "./id-range.ts";
 
@@ -27,8 +28,8 @@ export interface OciProgram {
   readonly isRootWritable: boolean;
   /** Names as `CAP_CHOWN`. */
   readonly capabilities: readonly string[];
-  /** What it may open with socket(2). Default `any`. */
-  readonly sockets?: SocketAccess;
+  /** System calls that it may make. Default `standard`. */
+  readonly calls?: CallProfile;
   /** First host id of the program's own range of user and group ids, see `id-range.ts`. Default: the host's ids. */
   readonly firstId?: number;
 }
@@ -69,7 +70,7 @@ const kernelMounts = [
     destination: "/dev/pts",
     type: "devpts",
     source: "devpts",
-    options: ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"],
+    options: ["nosuid", "noexec", ...terminalOptions.split(","), "gid=5"],
   },
   { destination: "/dev/shm", type: "tmpfs", source: "shm", options: ["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"] },
   { destination: "/dev/mqueue", type: "mqueue", source: "mqueue", options: ["nosuid", "noexec", "nodev"] },
@@ -173,7 +174,7 @@ export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> 
       ...isolationOf(program),
       maskedPaths,
       readonlyPaths,
-      seccomp: ociSeccomp(program.sockets),
+      seccomp: ociSeccomp(program.calls),
     },
   };
 }
