@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { FileChangeType, FileType } from "@keelson/sandbox/protocol";
 import { fileCommands } from "./commands/files.ts";
 import { watchCommand } from "./commands/watch.ts";
-import { fastPathTokenFile } from "./fastpath/fastpath-definition.ts";
+import { fastPathTokenFile } from "./fastpath/access/describe-access.ts";
 import { type LocalSandboxes, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 
 const isRoot = process.getuid?.() === 0;

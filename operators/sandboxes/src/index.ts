@@ -5,5 +5,6 @@ export { SandboxPool } from "./api/sandbox-pool.ts";
 export { SandboxVolume } from "./api/sandbox-volume.ts";
 export { createFastPathClient, type FastPathClient } from "./fastpath/client.ts";
 export { ConsistencyMode, FailurePolicy, FastPathService } from "@keelson/sandbox/protocol";
-export { fastPathTokenFile, imagesFolder } from "./fastpath/fastpath-definition.ts";
+export { fastPathTokenFile } from "./fastpath/access/describe-access.ts";
+export { imagesFolder } from "./fastpath/fastpath-definition.ts";
 export { sandboxes } from "./operator.ts";

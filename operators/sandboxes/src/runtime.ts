@@ -4,6 +4,7 @@ import type { AgentClient } from "./fleet/agent-client.ts";
 import type { AgentPlacement } from "./fleet/agent-pod.ts";
 import type { AgentStatus } from "./protocol/protocol.ts";
 import type { Registry } from "./registry/registry.ts";
+import type { RejectedCreates } from "./registry/rejected-creates.ts";
 
 /** State shared by the family's server and controllers: facts about agents that are not in the API. */
 export interface Runtime {
@@ -15,6 +16,8 @@ export interface Runtime {
   agentStatus(namespace: string, name: string): AgentStatus | undefined;
   /** Calls `listener` after the number of sandboxes of an agent has changed, by the registry or by its report. Returns the way to stop. */
   onLoadChange(listener: (pool: { readonly namespace: string; readonly name: string }) => void): () => void;
+  /** Creates that were rejected because no agent had a free slot. */
+  readonly rejected: RejectedCreates;
   /** Whether the fast path has not yet written the object of a sandbox. */
   isPending(sandboxId: string): boolean;
 }

@@ -5,4 +5,5 @@ export * from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 export * from "./generated/keelson/sandboxes/v1/ports_pb.ts";
 export * from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 export * from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+export * from "./generated/keelson/sandboxes/v1/usage_pb.ts";
 export * from "./generated/keelson/sandboxes/v1/volumes_pb.ts";

@@ -89,6 +89,7 @@ class HttpsAgentServer implements AgentServer {
     [agentPaths.processesAs, (request, response, query) => this.#runProcesses(request, response, query)],
     [agentPaths.processOutput, (request, response, query) => this.#processOutput(request, response, query)],
     [agentPaths.status, (request, response, query) => this.#status(request, response, query)],
+    [agentPaths.usage, (request, response) => this.#usage(request, response)],
     [agentPaths.logs, (request, response, query) => this.#logs(request, response, query)],
   ]);
 
@@ -236,6 +237,11 @@ class HttpsAgentServer implements AgentServer {
     if (query.get("watch") !== "true") return send(response, 200, manager.status());
     // Exempt from the limit on streams. Otherwise clients that use it up would make this agent look lost to the operator.
     await this.#sendStream(request, response, "application/x-ndjson", (signal) => streamStatuses(manager, clock, signal));
+  }
+
+  async #usage(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    requireGet(request);
+    send(response, 200, { usages: await this.#options.manager.usages.measure() });
   }
 
   async #logs(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {

@@ -165,6 +165,10 @@ const spec = Type.Object(
         rule: "!has(self.networkAllow) || size(self.networkAllow) == 0 || self.network == 'allowList'",
         message: "networkAllow requires network: allowList",
       },
+      {
+        rule: "self.network != 'allowList' || (has(self.networkAllow) && size(self.networkAllow) > 0)",
+        message: "network allowList requires at least one rule in networkAllow",
+      },
     ],
   },
 );

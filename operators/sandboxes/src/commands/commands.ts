@@ -13,6 +13,7 @@ import { printable } from "./printable.ts";
 import { processCommands } from "./processes.ts";
 import { portForwardCommand } from "./port-forward.ts";
 import { volumeCommand } from "./volume.ts";
+import { topCommand } from "./top.ts";
 import { watchCommand } from "./watch.ts";
 import { readVolumes, volumeFlag } from "./volume-flag.ts";
 import { urlCommand } from "./url.ts";
@@ -282,6 +283,7 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   run,
   list,
   get,
+  topCommand,
   logs,
   execCommand,
   ...processCommands,

@@ -15,6 +15,10 @@ describe("the network flags", () => {
     expect(() => readNetwork({ allow: [allow] })).toThrow(/--allow/);
   });
 
+  it("reject an allow-list without destinations", () => {
+    expect(() => readNetwork({ network: "allowList" })).toThrow("requires --allow");
+  });
+
   it("reject destinations together with internet", () => {
     expect(() => readNetwork({ network: "internet", allow: ["pypi.org"] })).toThrow(
       "cannot be combined with --network internet",

@@ -27,7 +27,10 @@ export function readNetwork(
   const allow = networkFlags.allow.read(flags);
   const network = networkFlags.network.read(flags);
   const [first] = allow;
-  if (first === undefined) return { network, networkAllow: [] };
+  if (first === undefined) {
+    if (network === "allowList") throw invalidFlag(networkFlags.network, network, "requires --allow");
+    return { network, networkAllow: [] };
+  }
   if (network === "internet") throw invalidFlag(networkFlags.allow, first, "cannot be combined with --network internet");
   return { network: "allowList", networkAllow: allow.map(readRule) };
 }

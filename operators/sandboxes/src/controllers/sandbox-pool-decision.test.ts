@@ -36,6 +36,18 @@ it("never removes an agent with a sandbox, nor exceeds its bounds", () => {
   );
 });
 
+it("adds one agent if a create was rejected, within its bounds, and keeps it while it is idle", () => {
+  const [full, needs] = [[sandbox("Running"), sandbox("Running")], { pinned: new Set<string>(), isAgentWanted: false }];
+  const agents = [{ name: "p-agent-0", busy: 2 }];
+  const decide = (poolMax: number, hasRejected: boolean, all = agents) =>
+    decidePool(pool({ poolMin: 1, poolMax }), full, all, { ...needs, hasRejected });
+  expect(decide(3, false)).toEqual({ desired: 1, create: [], remove: [] });
+  expect(decide(3, true)).toEqual({ desired: 2, create: ["p-agent-1"], remove: [] });
+  expect(decide(1, true)).toEqual({ desired: 1, create: [], remove: [] });
+  const grown = [...agents, { name: "p-agent-1", busy: 0 }];
+  for (const hasRejected of [true, false]) expect(decide(3, hasRejected, grown)).toMatchObject({ create: [], remove: [] });
+});
+
 it("adds up to burstMax agents for sandboxes that burst, and removes them afterwards", () => {
   const burst = { ...sandbox("Pending"), spec: { whenFull: "Burst" } } as unknown as Sandbox;
   const full = [sandbox("Running"), sandbox("Running")];

@@ -14,12 +14,14 @@ export interface PoolAgent {
   readonly isDead?: boolean;
 }
 
-/** What the volumes of a pool require. */
-export interface PoolVolumes {
+/** What a pool requires in addition to slots for its sandboxes. */
+export interface PoolNeeds {
   /** Names of the agents that have volumes. They are kept, and created again under the same name. */
   readonly pinned: ReadonlySet<string>;
   /** Whether a volume waits for an agent. */
   readonly isAgentWanted: boolean;
+  /** Whether a create was rejected recently because no agent had a free slot. */
+  readonly hasRejected?: boolean;
 }
 
 /** The changes to a pool. */
@@ -51,13 +53,14 @@ function maxAgents(
 /**
  * Decides the size of a pool: slots for its active and waiting sandboxes and `bufferMin`, between `poolMin` and `poolMax`. Surplus agents
  * are removed only while idle, and only if more than `bufferMax` slots stay free without them. Sandboxes with `whenFull: Burst` raise
- * `poolMax` by up to `burstMax` agents while they do not fit otherwise. Agents with volumes are not surplus.
+ * `poolMax` by up to `burstMax` agents while they do not fit otherwise. A rejected create counts as a sandbox for a while. Agents with
+ * volumes are not surplus.
  */
 export function decidePool(
   pool: DeepReadonly<SandboxPool>,
   sandboxes: readonly DeepReadonly<Sandbox>[],
   agents: readonly PoolAgent[],
-  { pinned, isAgentWanted }: PoolVolumes = { pinned: new Set(), isAgentWanted: false },
+  { pinned, isAgentWanted, hasRejected = false }: PoolNeeds = { pinned: new Set(), isAgentWanted: false },
 ): PoolDecision {
   const { capacity = {} } = pool.spec;
   const { poolMin = 0, bufferMin = 0 } = capacity;
@@ -67,9 +70,11 @@ export function decidePool(
   const bufferMax = Math.max(capacity.bufferMax ?? bufferMin + each, bufferMin);
   const isDeleted = pool.metadata.deletionTimestamp !== undefined;
   const need = demand.length;
+  // One slot, however often its create is repeated. If that does not suffice, the next rejection requests another one.
+  const rejected = hasRejected ? 1 : 0;
   const desired = isDeleted
     ? 0
-    : Math.min(Math.max(Math.ceil((need + bufferMin) / each), poolMin, isAgentWanted ? 1 : 0), poolMax);
+    : Math.min(Math.max(Math.ceil((need + rejected + bufferMin) / each), poolMin, isAgentWanted ? 1 : 0), poolMax);
 
   const names = new Set(agents.map((agent) => agent.name));
   const alive = agents.filter((agent) => agent.isEnding !== true && agent.isDead !== true);

@@ -36,7 +36,7 @@ import type { WarmStatus } from "@keelson/execution";
 import { sumWarm } from "../fleet/warm-status.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
 import { SandboxVolume, volumeIndexes } from "../api/sandbox-volume.ts";
-import { decidePool, type PoolVolumes } from "./sandbox-pool-decision.ts";
+import { decidePool, type PoolNeeds } from "./sandbox-pool-decision.ts";
 import { sandboxReads } from "./sandbox.ts";
 
 const fieldManager = "sandboxes-pool-controller";
@@ -63,7 +63,7 @@ export function createSandboxPoolController(services: OperatorServices): Control
 
 async function reconcile(request: Request, context: SandboxesContext): Promise<Result | undefined> {
   const { cache, client } = context;
-  const { registry, agentStatus, placement } = context.runtime;
+  const { registry, agentStatus, placement, rejected } = context.runtime;
   const pool = cache.get(SandboxPool, request);
   if (pool === undefined) return undefined;
   const { namespace = "", name } = request;
@@ -78,7 +78,10 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     pool,
     sandboxes,
     agents.map(({ name: agent, isEnding, isDead }) => ({ name: agent, busy: busyOf(agent), isEnding, isDead })),
-    volumesOf(cache.list(SandboxVolume, { namespace, index: ["pool", name] })),
+    {
+      ...volumesOf(cache.list(SandboxVolume, { namespace, index: ["pool", name] })),
+      hasRejected: rejected.isRecent({ namespace, name }),
+    },
   );
   let problem = runtimeProblem(pool, placement) ?? "";
   if (problem === "" && decision.create.length > 0) {
@@ -116,7 +119,7 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
   return delayMs === undefined ? undefined : { requeueAfterMs: delayMs };
 }
 
-function volumesOf(volumes: readonly DeepReadonly<SandboxVolume>[]): PoolVolumes {
+function volumesOf(volumes: readonly DeepReadonly<SandboxVolume>[]): Pick<PoolNeeds, "pinned" | "isAgentWanted"> {
   const assigned = volumes.map(({ status }) => status?.assignedPod);
   const isAgentWanted = volumes.some(
     ({ metadata, status }) =>

@@ -192,6 +192,7 @@ async function place(
   const now = context.clock.now();
   if ("problem" in found) {
     if (spec.whenFull === "Reject") {
+      context.runtime.rejected.add({ namespace, name: spec.poolRef });
       const finishTime = formatTime(now);
       await write(sandbox, draftOf(sandbox, "Failed", found.problem, now, { finishTime }), context);
       return undefined;

@@ -8,6 +8,7 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxUsage,
   SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 
@@ -19,6 +20,7 @@ export interface FastPathClient {
   readonly files: Client<typeof SandboxFiles>;
   readonly processes: Client<typeof SandboxProcesses>;
   readonly ports: Client<typeof SandboxPorts>;
+  readonly usage: Client<typeof SandboxUsage>;
   readonly volumes: Client<typeof SandboxVolumes>;
 }
 
@@ -48,6 +50,7 @@ export function createFastPathClient({ baseUrl, token, tls = {} }: FastPathClien
     files: createClient(SandboxFiles, transport),
     processes: createClient(SandboxProcesses, transport),
     ports: createClient(SandboxPorts, transport),
+    usage: createClient(SandboxUsage, transport),
     volumes: createClient(SandboxVolumes, transport),
   };
 }

@@ -13,6 +13,7 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxUsage,
   SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 import type { AgentClient } from "../fleet/agent-client.ts";
@@ -33,6 +34,7 @@ import { FastCreator } from "./creation/fast-creator.ts";
 import { IntentLog } from "./creation/intent-log.ts";
 import { serverFlags } from "../flags.ts";
 import { authorizeCalls } from "./access/authorize-calls.ts";
+import { describeAccess, fastPathTokenFile } from "./access/describe-access.ts";
 import { proxyDomain, type RunningProxy, startProxy } from "../proxy/start-proxy.ts";
 import {
   type FastPathAccess,
@@ -45,22 +47,20 @@ import {
 import { createFastPathMetrics, type FastPathMetrics, type WarmPool } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";
 import { loadTls } from "./tls/load-tls.ts";
-import { authorityFile } from "./tls/own-certificate.ts";
 import type { TlsMaterial } from "./tls/serving-tls.ts";
 import { createFastPathService } from "./services/service.ts";
 import { createStreamsService } from "./services/streams-service.ts";
 import { createFilesService } from "./services/files-service.ts";
 import { createProcessesService } from "./services/processes-service.ts";
 import { createPortsService } from "./services/ports-service.ts";
+import { createUsageService } from "./services/usage-service.ts";
 import { createVolumesService } from "./services/volumes-service.ts";
 import { createLifecycleService } from "./services/lifecycle-service.ts";
 import { AgentFolderJanitor } from "../janitor/agent-folders.ts";
 import { Janitor } from "../janitor/janitor.ts";
 import { claimsOf, Registry } from "../registry/registry.ts";
+import { RejectedCreates } from "../registry/rejected-creates.ts";
 import { runtimeKey } from "../runtime.ts";
-
-/** File below the operator's data directory with the token of the fast path. */
-export const fastPathTokenFile = (dataDir: string): string => join(dataDir, "fastpath-token");
 
 /** Directory below the operator's data directory with the sandboxes' images. */
 export const imagesFolder = (dataDir: string): string => join(dataDir, "images");
@@ -101,12 +101,14 @@ class FastPath {
   readonly #proxy: ProxySettings | undefined;
   readonly #placement: AgentPlacement;
   readonly #registry = new Registry((agent) => this.#reportLoad(agent));
+  readonly #rejected: RejectedCreates;
   readonly #loadListeners = new Set<(pool: { readonly namespace: string; readonly name: string }) => void>();
   readonly #newId = (): string => randomBytes(16).toString("hex");
   readonly #stops: (() => Promise<void>)[] = [];
 
   constructor(context: ServerContext) {
     this.#context = context;
+    this.#rejected = new RejectedCreates(context.clock, ({ namespace, name: pool }) => this.#reportLoad({ namespace, pool }));
     this.#isolation = readIsolation(context.flags);
     this.#access = readAccess(context.flags);
     this.#proxy = readProxy(context.flags);
@@ -126,6 +128,7 @@ class FastPath {
     services.provide(runtimeKey, {
       placement: this.#placement,
       registry: this.#registry,
+      rejected: this.#rejected,
       agentClient: (namespace, name) => monitor.client(namespace, name),
       agentStatus: (namespace, name) => monitor.status(namespace, name),
       onLoadChange: (listener) => {
@@ -139,7 +142,7 @@ class FastPath {
     const metricsUrl = await this.#serveMetrics(metrics, token);
     const served = await this.#serve(fast, monitor, metrics, token);
     return {
-      description: `fast path (gRPC) on ${served.fastpath}, ${this.#accessDescription()}, sandboxes in ${this.#isolation.driver}`,
+      description: `fast path (gRPC) on ${served.fastpath}, ${describeAccess(this.#access, dataDir)}, sandboxes in ${this.#isolation.driver}`,
       endpoints: { ...served, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
       stop: () => this.stop(),
     };
@@ -147,15 +150,6 @@ class FastPath {
 
   async stop(): Promise<void> {
     for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
-  }
-
-  #accessDescription(): string {
-    const [{ acceptsToken, tls }, { dataDir }] = [this.#access, this.#context];
-    const ways = [
-      ...(acceptsToken ? [`token in ${fastPathTokenFile(dataDir)}`] : []),
-      ...(tls === undefined ? [] : [tls.files === undefined ? `TLS with ${authorityFile(dataDir)}` : "TLS"]),
-    ];
-    return ways.join(", ");
   }
 
   #reportLoad({ namespace, pool }: { readonly namespace: string; readonly pool: string }): void {
@@ -248,6 +242,7 @@ class FastPath {
     const { client, cache, clock, flags, onChange } = this.#context;
     const service = createFastPathService({
       ...{ client, cache, onChange, fast, clock, metrics, strongTimeoutMs, newId: this.#newId },
+      onRejected: (pool) => this.#rejected.add(pool),
       defaultMode: fastPathFlags.mode.read(flags),
     });
     const agentClient = (namespace: string, name: string): AgentClient | undefined => monitor.client(namespace, name);
@@ -259,7 +254,7 @@ class FastPath {
     const server = await startFastPathServer({
       bindAddress: fastPathFlags.bindAddress.read(flags),
       port: fastPathFlags.port.read(flags),
-      authorize: authorizeCalls({ staticToken, identities, clock }),
+      authorize: authorizeCalls({ staticToken, identities, clock, isOpen: this.#access.isOpen }),
       tls: tls?.material,
       isTlsRequired: !this.#access.acceptsToken,
       routes(router) {
@@ -271,6 +266,7 @@ class FastPath {
         const ports = { ...streams, clock, onChange, whenWritten, createUrl: proxy?.createUrl };
         router.service(SandboxPorts, createPortsService(ports));
         router.service(SandboxFiles, createFilesService(streams));
+        router.service(SandboxUsage, createUsageService({ cache, clock, agentClient }));
         router.service(SandboxVolumes, createVolumesService({ client, cache, onChange, clock }));
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readProxy } from "./fastpath-flags.ts";
+import { readAccess, readProxy } from "./fastpath-flags.ts";
 
 it("has no proxy by default, and one on loopback with a port", () => {
   expect(readProxy({})).toBeUndefined();
@@ -25,4 +25,11 @@ it.each([
 
 it("rejects a public URL without a proxy", () => {
   expect(() => readProxy({ "sandbox-proxy-url": "https://boxes.example" })).toThrow("requires --sandbox-proxy-port");
+});
+
+it("accepts calls without credentials on loopback only", () => {
+  expect(readAccess({}).isOpen).toBe(false);
+  expect(readAccess({ "fastpath-insecure-loopback": true }).isOpen).toBe(true);
+  const flags = { "fastpath-insecure-loopback": true as const, "fastpath-bind-address": "0.0.0.0" };
+  expect(() => readAccess(flags)).toThrow("must be a loopback address with --fastpath-insecure-loopback");
 });

@@ -53,6 +53,11 @@ export const fastPathFlags = {
     name: "fastpath-allow-token",
     description: "accept the token from the token file beyond loopback, even without TLS",
   }),
+  insecureLoopback: switchFlag({
+    name: "fastpath-insecure-loopback",
+    description:
+      "accept every call without credentials on the loopback address, for the original's command and clients: each program and user of this machine then controls all sandboxes",
+  }),
   mode: choiceFlag({
     name: "fastpath-consistency-mode",
     value: "MODE",
@@ -107,6 +112,8 @@ export const fastPathFlags = {
 export interface FastPathAccess {
   /** Whether the token of the token file grants every call. */
   readonly acceptsToken: boolean;
+  /** Whether calls without credentials are accepted. */
+  readonly isOpen: boolean;
   /** Whether TLS is served; with the files of a certificate, or with one of its own. */
   readonly tls: { readonly files: CertificateFiles | undefined } | undefined;
 }
@@ -127,8 +134,17 @@ export function readAccess(flags: FlagValues): FastPathAccess {
   if ((certificate === undefined) !== (key === undefined))
     throw new UsageError(`--${fastPathFlags.tlsCertFile.name} and --${fastPathFlags.tlsKeyFile.name}: must be set together`);
   const files = certificate === undefined || key === undefined ? undefined : { certificate, key };
-  const isLocal = isLoopback(fastPathFlags.bindAddress.read(flags));
+  const address = fastPathFlags.bindAddress.read(flags);
+  const isLocal = isLoopback(address);
+  const isOpen = fastPathFlags.insecureLoopback.read(flags);
+  if (isOpen && !isLocal)
+    throw invalidFlag(
+      fastPathFlags.bindAddress,
+      address,
+      `must be a loopback address with --${fastPathFlags.insecureLoopback.name}`,
+    );
   return {
+    isOpen,
     acceptsToken: isLocal || fastPathFlags.allowToken.read(flags),
     tls: isLocal && files === undefined && !fastPathFlags.tls.read(flags) ? undefined : { files },
   };

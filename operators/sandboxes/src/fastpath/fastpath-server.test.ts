@@ -1,4 +1,6 @@
 import { once } from "node:events";
+import { type IncomingMessage, request as httpRequest } from "node:http";
+import { connect as connectHttp2, type IncomingHttpHeaders } from "node:http2";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
@@ -87,6 +89,58 @@ it("serves callers while others hold more connections than the maximum without a
   const late = createFastPathClient({ baseUrl: server.url, token });
   for (const client of [fastPath, late.fastPath]) expect((await client.listSandboxes({})).items).toHaveLength(1);
   for (const socket of held) socket.destroy();
+});
+
+it("answers a call without credentials before its body has arrived, in the protocol of the call", async () => {
+  const session = connectHttp2(server.url);
+  const answer = async (type: string): Promise<readonly [IncomingHttpHeaders, string]> => {
+    const headers = { ":method": "POST", ":path": "/fastpath.v1.FastPathService/ListSandboxes", "content-type": type };
+    const call = session.request(headers);
+    call.on("error", () => {});
+    // The begin of a message of 1 MB.
+    call.write(Buffer.from([0, 0, 0x0f, 0xff, 0xff, 1, 2, 3]));
+    const [found] = (await once(call, "response")) as [IncomingHttpHeaders];
+    return [found, await text(call)];
+  };
+  for (const type of ["application/grpc", "application/grpc+proto", "application/grpc-web+proto"])
+    expect((await answer(type))[0]).toMatchObject({ ":status": 200, "content-type": type, "grpc-status": "16" });
+  const [stream, end] = await answer("application/connect+json");
+  expect([stream[":status"], end.slice(5)]).toEqual([200, expect.stringContaining("unauthenticated")]);
+  const [unary, body] = await answer("application/json");
+  expect([unary[":status"], JSON.parse(body)]).toMatchObject([401, { code: "unauthenticated" }]);
+  session.destroy();
+  const headers = { "content-type": "application/json", "content-length": "100000" };
+  const sent = httpRequest(`${server.url}/fastpath.v1.FastPathService/ListSandboxes`, { method: "POST", headers });
+  sent.on("error", () => {});
+  sent.write("{");
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  expect(response.statusCode).toBe(401);
+  response.on("error", () => {});
+  sent.destroy();
+});
+
+it("accepts calls without credentials if it is open, but not those that a page in a browser can make", async () => {
+  await server.close();
+  server = await startFastPathServer({
+    ...{ bindAddress: "127.0.0.1", port: 0 },
+    authorize: authorizeCalls({ staticToken: token, identities, clock: systemClock, isOpen: true }),
+    routes: (router) => router.service(FastPathService, { listSandboxes: () => ({ items: [] }) }),
+  });
+  const statusOf = async (headers: Readonly<Record<string, string>>): Promise<number> => {
+    const url = `${server.url}/fastpath.v1.FastPathService/ListSandboxes`;
+    const sent = httpRequest(url, { method: "POST", headers: { "content-type": "application/json", ...headers } });
+    sent.end("{}");
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    response.resume();
+    return response.statusCode ?? 0;
+  };
+  const answers: readonly Readonly<Record<string, string>>[] = [
+    {},
+    { origin: "http://localhost" },
+    { host: "rebound.example.org" },
+    { authorization: "Bearer guessed" },
+  ];
+  expect(await Promise.all(answers.map(statusOf))).toEqual([200, 403, 403, 401]);
 });
 
 it("forgets TLS connections that have ended, whether their handshake succeeded or not", async () => {

@@ -3,10 +3,14 @@ import { createServer as createHttpServer, type Server as HttpServer } from "nod
 import { createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type AddressInfo, createServer, type Server as NetServer, type Socket } from "node:net";
 import { createServer as createTlsServer, type SecureContextOptions, type Server as TlsServer, type TLSSocket } from "node:tls";
-import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
+import { ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { BodyLimit } from "../connections/body-limit.ts";
 import { ConnectionLimit } from "../connections/connection-limit.ts";
-import { contextOf } from "./access/caller-connection.ts";
+import type { CallGate } from "./access/authorize-calls.ts";
+import { callRules } from "./access/call-rules.ts";
+import { callerConnectionKey, contextOf } from "./access/caller-connection.ts";
+import { type CallRequest, type CallResponse, rejectCall } from "./access/reject-call.ts";
 import type { TlsMaterial } from "./tls/serving-tls.ts";
 
 /** A listening gRPC server. */
@@ -24,7 +28,7 @@ export interface FastPathServerOptions {
   /** 0 picks a free one. */
   readonly port: number;
   /** Rejects calls without permission to make them. */
-  readonly authorize: Interceptor;
+  readonly authorize: CallGate;
   /** Default: no TLS. */
   readonly tls?: TlsMaterial | undefined;
   /** Whether callers need TLS, which `authorize` enforces. Default: false. */
@@ -33,6 +37,8 @@ export interface FastPathServerOptions {
 }
 
 const maxMessageBytes = 1 << 20;
+/** Maximum number of single messages that are read at the same time for a caller. */
+const maxBodies = 64;
 const maxConnections = 256;
 
 /** A connection that sends nothing for this long is closed. */
@@ -50,17 +56,44 @@ const tlsHandshake = 0x16;
 export async function startFastPathServer(options: FastPathServerOptions): Promise<FastPathServer> {
   const { routes, authorize, tls, isTlsRequired = false } = options;
   const connections = new ConnectionLimit(maxConnections);
-  const handler = connectNodeAdapter({
+  const onAuthenticated = (socket: CallRequest["socket"]) => (caller: string) => connections.assign(socket, caller);
+  const adapter = connectNodeAdapter({
     ...{ routes, readMaxBytes: maxMessageBytes },
-    interceptors: [authorize],
-    contextValues: ({ socket }) => contextOf(socket, (caller) => connections.assign(socket, caller)),
+    interceptors: [authorize.interceptor],
+    contextValues: ({ socket }) => contextOf(socket, onAuthenticated(socket)),
   });
+  const handler = admitCalls(authorize, adapter);
   const server = new FastPathListener(handler, tls, connections);
   await server.listen(options.port, options.bindAddress, isTlsRequired ? "https" : "http");
   return server;
 }
 
-type Handler = ReturnType<typeof connectNodeAdapter>;
+type Handler = (request: CallRequest, response: CallResponse) => void;
+
+/** Paths of calls with one message, which is read before anything decides on it. */
+const singlePaths: ReadonlySet<string> = new Set(
+  [...callRules.keys()].flatMap(({ methodKind, parent, name }) =>
+    methodKind === "unary" || methodKind === "server_streaming" ? [`/${parent.typeName}/${name}`] : [],
+  ),
+);
+
+/** A handler that reads nothing of a call before its caller has authenticated. */
+function admitCalls({ admit }: CallGate, handler: Handler): Handler {
+  const bodies = new BodyLimit(maxBodies);
+  const serve: (...call: Parameters<Handler>) => Promise<void> = async (request, response) => {
+    const caller = await admit(request.headers, contextOf(request.socket, () => {}).get(callerConnectionKey));
+    const [path = ""] = (request.url ?? "").split("?");
+    if (singlePaths.has(path)) {
+      const leave = await bodies.enter(caller);
+      for (const event of ["end", "close"] as const) request.once(event, leave);
+      if (request.destroyed || response.destroyed) return leave();
+    }
+    handler(request, response);
+  };
+  return (request, response) => {
+    serve(request, response).catch((error: unknown) => rejectCall(request, response, ConnectError.from(error)));
+  };
+}
 
 /** Serves TLS, HTTP/2 and HTTP/1.1 on one port: a connection's first bytes say which. */
 class FastPathListener implements FastPathServer {

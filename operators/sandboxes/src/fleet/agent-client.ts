@@ -8,7 +8,7 @@ import type { ProcessOperation, ProcessResult } from "../processes/process-opera
 import type { FileOperation, FileResult } from "../files/file-operations.ts";
 import type { FolderReport } from "../files/folder-changes.ts";
 import type { WatchTarget } from "../files/folder-watches.ts";
-import { agentStatusOf, createAnswerOf, processResultOf } from "../protocol/agent-answers.ts";
+import { agentStatusOf, createAnswerOf, processResultOf, usagesOf } from "../protocol/agent-answers.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import type { ExecConnection, ExecSettings } from "./exec-connection.ts";
 import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
@@ -19,6 +19,7 @@ import {
   type CreateAnswer,
   type ExpiryChange,
   fileResultHeader,
+  type SandboxUsage,
   type VolumeChange,
 } from "../protocol/protocol.ts";
 import { answerFailure, userFailure } from "./agent-failure.ts";
@@ -49,6 +50,8 @@ export interface AgentClient {
   /** Creates, resizes or deletes a volume. */
   changeVolume(change: VolumeChange): Promise<void>;
   status(): Promise<AgentStatus>;
+  /** What its running sandboxes use. */
+  usage(): Promise<readonly SandboxUsage[]>;
   /** Streams statuses as they change, until the connection ends. */
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
   /** Runs an operation on the files of a sandbox. */
@@ -114,17 +117,13 @@ class HttpsAgentClient implements AgentClient {
     return createAnswerOf(parseJson(text));
   }
 
-  async delete(sandboxId: string): Promise<void> {
-    await this.#postOk(agentPaths.delete, { sandboxId });
-  }
+  delete = (sandboxId: string): Promise<void> => this.#postOk(agentPaths.delete, { sandboxId });
 
   async expire(sandboxId: string, expiresAtMs: number | null): Promise<void> {
     await this.#postOk(agentPaths.expire, { sandboxId, expiresAtMs } satisfies ExpiryChange);
   }
 
-  async pause(sandboxId: string): Promise<void> {
-    await this.#postOk(agentPaths.pause, { sandboxId });
-  }
+  pause = (sandboxId: string): Promise<void> => this.#postOk(agentPaths.pause, { sandboxId });
 
   async resume(sandboxId: string, expiresAtMs: number | null): Promise<void> {
     await this.#postOk(agentPaths.resume, { sandboxId, expiresAtMs } satisfies ExpiryChange);
@@ -132,11 +131,9 @@ class HttpsAgentClient implements AgentClient {
 
   changeVolume = (change: VolumeChange): Promise<void> => this.#postOk(agentPaths.volumes, change);
 
-  async status(): Promise<AgentStatus> {
-    const { status, content } = await this.#exchange(agentPaths.status, {});
-    if (status !== 200) throw answerFailure(this.#url, status, content.toString("utf8"));
-    return agentStatusOf(parseJson(content.toString("utf8")));
-  }
+  status = async (): Promise<AgentStatus> => agentStatusOf(parseJson(await this.#get(agentPaths.status)));
+
+  usage = async (): Promise<readonly SandboxUsage[]> => usagesOf(parseJson(await this.#get(agentPaths.usage)));
 
   async *watch(signal: AbortSignal): AsyncGenerator<AgentStatus> {
     const response = await this.#stream(`${agentPaths.status}?watch=true`, signal);
@@ -229,6 +226,12 @@ class HttpsAgentClient implements AgentClient {
       send: (channel, data) => sendFrame(socket, channel, data),
       close: abort,
     };
+  }
+
+  async #get(path: string): Promise<string> {
+    const { status, content } = await this.#exchange(path, {});
+    if (status !== 200) throw answerFailure(this.#url, status, content.toString("utf8"));
+    return content.toString("utf8");
   }
 
   async #post(path: string, value: unknown): Promise<{ readonly status: number; readonly text: string }> {

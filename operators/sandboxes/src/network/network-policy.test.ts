@@ -16,6 +16,8 @@ describe("the network access of a sandbox", () => {
   it.each([
     ["all", undefined, /^network: must be none, internet, allowList/],
     ["internet", [{ host: "a.b" }], /^networkAllow: requires network: allowList/],
+    ["allowList", [], /^networkAllow: network allowList requires at least one rule/],
+    ["allowList", undefined, /^networkAllow: network allowList requires at least one rule/],
     ["allowList", [{}], /^networkAllow\[0\]: must have either host or cidr/],
     ["allowList", [{ host: "a.b", cidr: "10.0.0.0/8" }], /^networkAllow\[0\]: must have either/],
     ["allowList", [{ host: "Example.com" }], /^networkAllow\[0\]\.host: "Example\.com" must be a lower-case DNS name/],

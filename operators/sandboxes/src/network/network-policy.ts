@@ -50,6 +50,8 @@ function isCidr(value: string): boolean {
 export function networkProblem(network: unknown, allow: unknown): string | undefined {
   const mode = networkModes.find((each) => each === network);
   if (network !== undefined && mode === undefined) return `network: must be ${networkModes.join(", ")}`;
+  if (mode === "allowList" && (allow === undefined || (Array.isArray(allow) && allow.length === 0)))
+    return "networkAllow: network allowList requires at least one rule; use network: none for no access";
   if (allow === undefined) return undefined;
   if (!Array.isArray(allow) || allow.length > maxNetworkRules)
     return `networkAllow: must be a list of at most ${maxNetworkRules} rules`;

@@ -4,7 +4,7 @@ import { type FileInfo, type FileResult, type Inode, isInode, maxEntries, maxPat
 import type { ProcessResult, ProcessStatus } from "../processes/process-operations.ts";
 import { volumeIdPattern } from "../volumes/volume-mount.ts";
 import type { ExecEnd } from "./exec-frames.ts";
-import type { AgentStatus, CreateAnswer, FolderWatchLine, SandboxStatus } from "./protocol.ts";
+import type { AgentStatus, CreateAnswer, FolderWatchLine, SandboxStatus, SandboxUsage } from "./protocol.ts";
 import {
   asInvalidAnswer,
   type Check,
@@ -165,6 +165,16 @@ export function folderLineOf(value: unknown): FolderWatchLine {
     return hasEnded === true ? { hasEnded } : report(value);
   });
 }
+
+const amounts = { cpuMillis: count, memoryBytes: count, pids: count, diskBytes: count };
+const usage: Check<SandboxUsage> = object(
+  { sandboxId: text(36, sandboxIdPattern), cpuMillis: count, memoryBytes: count, pids: count, limits: object({}, amounts) },
+  { diskBytes: count },
+);
+const checkUsages = object({ usages: list(usage, 1000) }, {});
+
+/** Checks what sandboxes use. Throws `InvalidAnswer`. */
+export const usagesOf = (value: unknown): readonly SandboxUsage[] => readAnswer(() => checkUsages(value).usages);
 
 const process: Check<ProcessStatus> = object(
   {

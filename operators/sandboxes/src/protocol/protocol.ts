@@ -37,9 +37,23 @@ export const agentPaths = {
   processOutput: "/api/v1/agent/process-output",
   /** Keelson's: creates or deletes a volume, {@link VolumeChange}. */
   volumes: "/api/v1/agent/volumes",
+  /** Keelson's: what the running sandboxes use, a list of {@link SandboxUsage} as `usages`. */
+  usage: "/api/v1/agent/usage",
   /** Keelson's: lets a sandbox continue, with a new expiry, {@link ExpiryChange}. */
   resume: "/api/v1/agent/resume",
 } as const;
+
+/** What a sandbox uses, and its limits. */
+export interface SandboxUsage {
+  readonly sandboxId: string;
+  /** Since the measurement before, or since its start. */
+  readonly cpuMillis: number;
+  readonly memoryBytes: number;
+  readonly pids: number;
+  /** In the directories with a disk limit. */
+  readonly diskBytes?: number;
+  readonly limits: Partial<Readonly<Record<"cpuMillis" | "memoryBytes" | "pids" | "diskBytes", number>>>;
+}
 
 /** Header with the JSON of a `FileResult`, without the data in the body. */
 export const fileResultHeader = "x-keelson-file";

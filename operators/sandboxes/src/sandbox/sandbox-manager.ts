@@ -3,6 +3,7 @@ import type { Logger } from "@keelson/controller";
 import type { Program } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 import { VolumeError } from "../volumes/volume-error.ts";
+import { SandboxUsages } from "./sandbox-usage.ts";
 import { SandboxStarter, type SandboxStarterOptions } from "./sandbox-starter.ts";
 import { Lifetimes } from "./lifetimes.ts";
 import { PortRelays } from "./port-relay.ts";
@@ -35,6 +36,7 @@ const maxTombstones = 4096;
  * adopted by the next one on the same driver.
  */
 export class SandboxManager {
+  readonly usages: SandboxUsages;
   readonly #options: SandboxManagerOptions;
   readonly #listeners = new Set<() => void>();
   /** Creates in progress, by sandbox id. */
@@ -51,6 +53,7 @@ export class SandboxManager {
   constructor(options: SandboxManagerOptions) {
     const { driver, clock, log, expiryFile, warm, images } = options;
     this.#options = options;
+    this.usages = new SandboxUsages(driver, clock);
     this.#starter = new SandboxStarter(options);
     this.#lifetimes = new Lifetimes({ driver, clock, log, expiryFile, onChange: () => this.#notify() });
     this.#relays = new PortRelays({

@@ -8,7 +8,7 @@ import { type RunningOperator, startOperator } from "@keelson/operator";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";
-import { fastPathTokenFile } from "../fastpath/fastpath-definition.ts";
+import { fastPathTokenFile } from "../fastpath/access/describe-access.ts";
 import { sandboxes } from "../operator.ts";
 import { deleteAll } from "./delete-all.ts";
 import type { TestCluster } from "@keelson/cluster/testing";
@@ -74,6 +74,9 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     get volumes() {
       return connection.volumes;
     },
+    get usage() {
+      return connection.usage;
+    },
     get lifecycle() {
       return connection.lifecycle;
     },
@@ -91,13 +94,15 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     async pool(capacity = { poolMin: 1, poolMax: 2 }, maxSandboxesPerPod = 2, spec = {}) {
       await createPool(client, { capacity, maxSandboxesPerPod, ...spec });
     },
-    async sandbox(name, spec = {}) {
-      const whole = { image: "host", poolRef: "pool", command: ["sleep", "600"], ...spec } as Sandbox["spec"];
-      await client.create(Sandbox, { metadata: { name, namespace }, spec: whole });
-    },
+    sandbox: (name, spec = {}) => createSandbox(client, name, spec),
     phase: (name, wanted) =>
       watched(client, Sandbox, name, (each) => (wanted === undefined ? each === undefined : each?.status?.phase === wanted)),
   };
+}
+
+async function createSandbox(client: Client, name: string, spec: Partial<Sandbox["spec"]>): Promise<void> {
+  const whole = { image: "host", poolRef: "pool", command: ["sleep", "600"], ...spec } as Sandbox["spec"];
+  await client.create(Sandbox, { metadata: { name, namespace }, spec: whole });
 }
 
 async function createPool(client: Client, spec: SandboxPool["spec"]): Promise<void> {

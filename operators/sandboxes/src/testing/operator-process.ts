@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { currentBundle } from "@keelson/operator/bundle";
 import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";
-import { fastPathTokenFile } from "../fastpath/fastpath-definition.ts";
+import { fastPathTokenFile } from "../fastpath/access/describe-access.ts";
 
 /**
  * The point at which an operator kills itself with SIGKILL: before or after it writes a Sandbox, or creates one on an agent. `phase`

@@ -16,6 +16,7 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxUsage,
   SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
@@ -40,6 +41,7 @@ const services = [
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxUsage,
   SandboxVolumes,
 ];
 const dayMs = 24 * 60 * 60 * 1000;
@@ -220,12 +222,24 @@ describe("a user with permissions in one namespace", () => {
     const allowed: string[] = [];
     for (const [, method] of allMethods)
       if ((await callMethod(method, token, "team-v")) === undefined) allowed.push(method.name);
-    expect(allowed.toSorted()).toEqual(["GetSandbox", "ListSandboxes", "Logs"]);
+    expect(allowed.toSorted()).toEqual(["GetSandbox", "ListSandboxes", "Logs", "WatchUsage"]);
   });
 
   it.each(["team-b/sandboxes", "..", "TEAM-B", "team-b\0"])("cannot disguise a namespace as %j", async (namespace) => {
     const { fastPath } = connect(await tokenOf("team-a", "bot"));
     await expect(fastPath.listSandboxes({ namespace })).rejects.toMatchObject({ code: Code.InvalidArgument });
+    expect(reached).toEqual([]);
+  });
+
+  it("needs the permission in the cluster for the sandboxes of all namespaces", async () => {
+    const { usage } = connect(await tokenOf("team-a", "bot"));
+    const report = usage.watchUsage({ namespace: "team-a", allNamespaces: true })[Symbol.asyncIterator]().next();
+    await expect(report).rejects.toMatchObject({
+      code: Code.PermissionDenied,
+      rawMessage: expect.stringContaining(
+        'cannot list resource "sandboxes" in API group "sandbox.fast.io" at the cluster scope',
+      ),
+    });
     expect(reached).toEqual([]);
   });
 

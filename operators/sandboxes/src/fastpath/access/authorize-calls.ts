@@ -1,27 +1,22 @@
-import { Code, ConnectError, type Interceptor, type StreamRequest, type UnaryRequest } from "@connectrpc/connect";
+import type { IncomingHttpHeaders } from "node:http";
 import type { DescMethod, Message } from "@bufbuild/protobuf";
-import { isStatusError } from "@keelson/api-machinery";
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { ResourceAttributes } from "@keelson/api-machinery/kinds";
-import type { Clock } from "@keelson/api-machinery/time";
 import { isDns1123LabelName } from "@keelson/api-machinery/validation";
-import { isTransportError } from "@keelson/client";
-import { type AuthenticatedUser, type ClusterIdentities, ReviewLimitError } from "@keelson/controller/access";
+import type { AuthenticatedUser } from "@keelson/controller/access";
 import { group } from "../../api/names.ts";
 import { Sandbox } from "../../api/sandbox.ts";
-import { bearerTokenOf, hasToken } from "../../bearer-token.ts";
+import { authenticateCaller, type CallAccess, nameOf, requireProgram, reviewed, staticHolder } from "./authenticate-caller.ts";
 import { callRules } from "./call-rules.ts";
-import { callerConnectionKey } from "./caller-connection.ts";
+import { type CallerConnection, callerConnectionKey } from "./caller-connection.ts";
 
-/** Callers that the fast path accepts. */
-export interface CallAccess {
-  /** The token that grants every call, even without TLS; undefined: none. */
-  readonly staticToken: string | undefined;
-  /** Users of the cluster, over TLS only. */
-  readonly identities: Pick<ClusterIdentities, "authenticate" | "isAllowed">;
-  readonly clock: Clock;
+/** Decides who may make a call. */
+export interface CallGate {
+  /** The name of the caller. Called before the body of a call is read. **Errors**: `ConnectError`. */
+  readonly admit: (headers: IncomingHttpHeaders, connection: CallerConnection) => Promise<string>;
+  /** Requires the permission that a call needs. */
+  readonly interceptor: Interceptor;
 }
-
-type Call = UnaryRequest | StreamRequest;
 
 /**
  * Requires of each call the static token, or a user of the cluster with the permission that {@link callRules} names.
@@ -29,11 +24,23 @@ type Call = UnaryRequest | StreamRequest;
  * **Errors**: `Unauthenticated`; `PermissionDenied` with the user, the verb and the resource; `Unavailable` if the API server does not
  * decide.
  */
-export function authorizeCalls(access: CallAccess): Interceptor {
+export function authorizeCalls(access: CallAccess): CallGate {
+  return {
+    async admit(headers, connection) {
+      const { authorization = null } = headers;
+      if (access.isOpen === true && authorization === null) requireProgram(headers);
+      return nameOf(await authenticateCaller(authorization, connection, access));
+    },
+    interceptor: interceptCalls(access),
+  };
+}
+
+function interceptCalls(access: CallAccess): Interceptor {
   return (next) => async (request) => {
-    const user = await authenticate(request, access);
-    request.contextValues.get(callerConnectionKey).onAuthenticated(typeof user === "string" ? user : user.username);
-    if (user === "holder of the static token") return next(request);
+    const connection = request.contextValues.get(callerConnectionKey);
+    const user = await authenticateCaller(request.header.get("authorization"), connection, access);
+    connection.onAuthenticated(nameOf(user));
+    if (user === staticHolder) return next(request);
     if (!request.stream) {
       await authorize(user, request.method, request.message, access);
       return next(request);
@@ -46,36 +53,6 @@ export function authorizeCalls(access: CallAccess): Interceptor {
   };
 }
 
-async function authenticate(
-  { header, contextValues }: Call,
-  { staticToken, identities, clock }: CallAccess,
-): Promise<AuthenticatedUser | "holder of the static token"> {
-  const authorization = header.get("authorization");
-  if (staticToken !== undefined && hasToken(authorization, staticToken)) return "holder of the static token";
-  const connection = contextValues.get(callerConnectionKey);
-  const token = bearerTokenOf(authorization);
-  if (!connection.isEncrypted) throw unauthenticated(plainAdvice(staticToken));
-  if (token !== undefined) {
-    const user = await reviewed(() => identities.authenticate(token));
-    if (user === undefined) throw unauthenticated("the bearer token is not valid for this cluster, or has expired");
-    return user;
-  }
-  const certificate = connection.certificate();
-  if (certificate === undefined)
-    throw unauthenticated(
-      "credentials required: a bearer token, or a client certificate that the cluster's authority has signed",
-    );
-  if (certificate.notAfterMs <= clock.now()) throw unauthenticated("the client certificate has expired");
-  return certificate.user;
-}
-
-const plainAdvice = (staticToken: string | undefined): string =>
-  staticToken === undefined
-    ? "TLS required: connect to https:// with a token or client certificate of the cluster"
-    : "bearer token required: authorization: Bearer <content of the token file>";
-
-const unauthenticated = (message: string): ConnectError => new ConnectError(message, Code.Unauthenticated);
-
 async function authorize(
   user: AuthenticatedUser,
   method: DescMethod,
@@ -85,7 +62,7 @@ async function authorize(
   const rule = callRules.get(method);
   if (rule === undefined) throw new ConnectError(`method ${method.name} has no rule of access`, Code.PermissionDenied);
   const { namespace, name } = targetOf(message);
-  if (!isDns1123LabelName(namespace))
+  if (namespace !== everyNamespace && !isDns1123LabelName(namespace))
     throw new ConnectError(`namespace: ${JSON.stringify(namespace)} is not a valid namespace`, Code.InvalidArgument);
   const { verb, resource = Sandbox.plural, subresource } = rule;
   const attributes: ResourceAttributes = {
@@ -98,6 +75,9 @@ async function authorize(
     throw new ConnectError(deniedMessage(user, attributes), Code.PermissionDenied);
 }
 
+/** The namespace of a call about the objects of all namespaces, as in a SubjectAccessReview. */
+const everyNamespace = "";
+
 /** In the words of kube-apiserver. */
 function deniedMessage(
   { username }: AuthenticatedUser,
@@ -106,7 +86,7 @@ function deniedMessage(
   const resource = subresource === undefined ? plural : `${plural}/${subresource}`;
   return (
     `${plural}.${group}${name === undefined ? "" : ` "${name}"`} is forbidden: User "${username}" cannot ${verb} ` +
-    `resource "${resource}" in API group "${group}" in the namespace "${namespace}"`
+    `resource "${resource}" in API group "${group}" ${namespace === everyNamespace ? "at the cluster scope" : `in the namespace "${namespace}"`}`
   );
 }
 
@@ -114,7 +94,8 @@ function deniedMessage(
 function targetOf(message: Message | undefined): { readonly namespace: string; readonly name: string } {
   const own = fieldsOf(message);
   const { case: kind, value } = fieldsOf(own.request);
-  const { namespace, sandboxName, volumeName } = kind === "start" ? fieldsOf(value) : own;
+  const { namespace, sandboxName, volumeName, allNamespaces } = kind === "start" ? fieldsOf(value) : own;
+  if (allNamespaces === true) return { namespace: everyNamespace, name: "" };
   // As the services read them.
   return { namespace: textOf(namespace) || "default", name: textOf(sandboxName) || textOf(volumeName) };
 }
@@ -123,17 +104,6 @@ const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
-
-/** **Errors**: `Unavailable` or `ResourceExhausted` if a review is not possible. Without a decision, the call is rejected. */
-async function reviewed<T>(review: () => Promise<T>): Promise<T> {
-  try {
-    return await review();
-  } catch (error) {
-    if (error instanceof ReviewLimitError) throw new ConnectError(error.message, Code.ResourceExhausted);
-    if (!isStatusError(error) && !isTransportError(error)) throw error;
-    throw new ConnectError(`could not review the credentials: ${error.message}`, Code.Unavailable);
-  }
-}
 
 async function* replay<T>(first: IteratorResult<T>, rest: AsyncIterator<T>): AsyncGenerator<T> {
   if (first.done === true) return;

@@ -6,6 +6,7 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxUsage,
   SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 
@@ -59,5 +60,6 @@ export const callRules: ReadonlyMap<DescMethod, CallRule> = new Map([
     resizeVolume: { verb: "patch", resource: "sandboxvolumes" },
     deleteVolume: { verb: "delete", resource: "sandboxvolumes" },
   }),
+  ...rulesFor(SandboxUsage, { watchUsage: { verb: "list" } }),
   ...rulesFor(SandboxPorts, { connect: forward, createUrl: forward }),
 ]);

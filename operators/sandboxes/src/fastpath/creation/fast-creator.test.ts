@@ -45,6 +45,7 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
   pause: () => Promise.resolve(),
   resume: () => Promise.resolve(),
   status: () => never,
+  usage: () => never,
   watch: () => ({ [Symbol.asyncIterator]: () => ({ next: () => never }) }),
   processes: () => never,
   processOutput: () => never,

@@ -23,6 +23,8 @@ export interface SandboxCreatorOptions {
   readonly onChange: OnChange;
   readonly fast: FastCreator;
   readonly clock: Clock;
+  /** Called if no agent of a pool has a free slot for a create that does not wait. */
+  readonly onRejected: (pool: SandboxKey) => void;
   /** 128 random bits as 32 hexadecimal digits. */
   readonly newId: () => string;
   /** How long a STRONG create waits for its sandbox to run, unless the caller sets a shorter deadline. */
@@ -89,8 +91,9 @@ export class SandboxCreator {
     if (outcome.kind === "full") {
       const cannotBurst = spec.whenFull === "Burst" && (pool.spec.capacity?.burstMax ?? 0) === 0;
       if (cannotBurst) throw this.#exhausted(key, spec, `${outcome.message}; capacity.burstMax of pool ${spec.poolRef} is 0`);
-      if (spec.whenFull === "Reject") throw this.#exhausted(key, spec, outcome.message);
-      return undefined;
+      if (spec.whenFull !== "Reject") return undefined;
+      this.#options.onRejected({ namespace: key.namespace, name: spec.poolRef });
+      throw this.#exhausted(key, spec, outcome.message);
     }
     if (outcome.kind === "exists") return this.#repeated(prepared);
     if (outcome.kind === "failed") throw new ConnectError(outcome.message, Code.FailedPrecondition);
