@@ -119,6 +119,33 @@ const list: Schema = {
 };
 const ratcheted: Schema = { type: "object", properties: { list, n: { type: "integer", maximum: 5 } } };
 
+test("reports faults in the order of kube-apiserver: items, sizes of lists, duplicates; sizes of maps, fields", () => {
+  const item = { type: "string", maxLength: 3 } as const;
+  const set = { type: "array", "x-kubernetes-list-type": "set", maxItems: 2, items: item } as const;
+  const map = { type: "object", maxProperties: 1, additionalProperties: { type: "integer", maximum: 2 } } as const;
+  const schema: Schema = { type: "object", properties: { set, map } };
+  expect(
+    validate(schema, { set: ["aaaa", "a", "a"], map: { a: 3, b: 1 } }).map(({ reason, field }) => [reason, field]),
+  ).toEqual([
+    ["FieldValueTooLong", "set[0]"],
+    ["FieldValueTooMany", "set"],
+    ["FieldValueTooMany", "map"],
+    ["FieldValueInvalid", "map.a"],
+    ["FieldValueDuplicate", "set[2]"],
+  ]);
+});
+
+test("ratchets duplicates: rejects none if the old object has any", () => {
+  const set = { type: "array", "x-kubernetes-list-type": "set", items: { type: "string" } } as const;
+  const schema: Schema = { type: "object", properties: { a: set, b: set } };
+  const oldValue = { a: ["x", "x"], b: [] };
+  const fields = (value: unknown, old?: unknown): unknown[] =>
+    validate(schema, value, "", { oldValue: old }).map(({ field }) => field);
+  expect(fields({ a: ["y", "x", "x"], b: ["z", "z"] }, oldValue)).toEqual([]);
+  expect(fields({ a: ["y", "x", "x"] }, { a: ["x"] })).toEqual(["a[2]"]);
+  expect(fields({ a: ["x", "x"] })).toEqual(["a[1]"]);
+});
+
 test("ratchets: rejects changed values only", () => {
   const oldValue = {
     n: 9,

@@ -50,12 +50,27 @@ export function* validateInSteps(
   path = "",
   options: ValidateOptions = {},
 ): Steps<StatusCause[]> {
-  const causes: StatusCause[] = [];
-  yield* check(schema, value, options.oldValue, path, 0, causes);
+  const found: StatusCause[] = [];
+  yield* check(schema, value, options.oldValue, path, 0, found);
+  const causes = yield* withDuplicatesLast(found, schema, options.oldValue);
   if (options.rules === undefined) return causes;
   if (causes.length === 0) evaluateRules(schema, value, options.oldValue, path, options.rules, causes);
   else if (causes.some(isBlocking) && hasRules(schema)) causes.push(unchecked);
   return causes;
+}
+
+/** kube-apiserver checks the keys of lists after everything else, and rejects none if the old object has duplicates anywhere. */
+function* withDuplicatesLast(found: StatusCause[], schema: Schema, oldValue: unknown): Steps<StatusCause[]> {
+  const duplicates = found.filter(isDuplicate);
+  if (duplicates.length === 0) return found;
+  const others = found.filter((cause) => !isDuplicate(cause));
+  const before: StatusCause[] = [];
+  if (oldValue !== undefined) yield* check(schema, oldValue, undefined, "", 0, before);
+  return before.some(isDuplicate) ? others : [...others, ...duplicates];
+}
+
+function isDuplicate({ reason }: StatusCause): boolean {
+  return reason === "FieldValueDuplicate";
 }
 
 const blocking: readonly StatusCause["reason"][] = [
@@ -150,10 +165,6 @@ function* checkArray(
 ): Steps<void> {
   yield;
   const { minItems, maxItems, items } = schema;
-  if (maxItems !== undefined && value.length > maxItems) {
-    causes.push(tooManyCause(path, value.length, maxItems));
-    return;
-  }
   if (items) {
     const oldItem = correlateItems(schema, old);
     for (let index = 0; index < value.length; index++) {
@@ -166,6 +177,7 @@ function* checkArray(
   if (minItems !== undefined && value.length < minItems) {
     causes.push(invalidCause(path, value.length, `${path} in body should have at least ${minItems} items`));
   }
+  if (maxItems !== undefined && value.length > maxItems) causes.push(tooManyCause(path, value.length, maxItems));
   const listType = schema["x-kubernetes-list-type"];
   if (listType === "set" || listType === "map") checkUnique(schema, value, path, causes);
   else if (schema.uniqueItems === true && new Set(value.map(canonical)).size < value.length) {
@@ -198,6 +210,10 @@ function* checkObject(
   const { properties, additionalProperties, required, minProperties, maxProperties } = schema;
   const oldObject = isJsonObject(old) ? old : undefined;
   const keys = Object.keys(value);
+  if (minProperties !== undefined && keys.length < minProperties) {
+    causes.push(invalidCause(path, keys.length, `${path} in body should have at least ${minProperties} properties`));
+  }
+  if (maxProperties !== undefined && keys.length > maxProperties) causes.push(tooManyCause(path, keys.length, maxProperties));
   for (const key of keys) {
     const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
     const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
@@ -216,10 +232,6 @@ function* checkObject(
     for (const key of required)
       if (!Object.hasOwn(value, key) || value[key] === undefined) causes.push(requiredCause(childPath(path, key)));
   }
-  if (minProperties !== undefined && keys.length < minProperties) {
-    causes.push(invalidCause(path, keys.length, `${path} in body should have at least ${minProperties} properties`));
-  }
-  if (maxProperties !== undefined && keys.length > maxProperties) causes.push(tooManyCause(path, keys.length, maxProperties));
   if (schema["x-kubernetes-embedded-resource"] === true) checkEmbeddedResource(value, path, causes);
 }
 
