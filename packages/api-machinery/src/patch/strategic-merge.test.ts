@@ -173,6 +173,7 @@ test.each<[object, unknown, string]>([
   [{ containers: [{ name: "a" }] }, { containers: [{ $patch: "delete" }] }, "does not contain declared merge key: name"],
   [{ containers: [{ name: "a" }] }, { containers: [{ name: "a", $patch: "frob" }] }, "unknown patch type: frob in map"],
   [{ labels: {} }, { labels: { $patch: "frob" } }, "unknown patch type: frob in map"],
+  [{ labels: {} }, { labels: { $patch: 1 } }, "unknown patch type: %!s(int64=1) in map: map[$patch:1]"],
   [{ strategy: {} }, { strategy: { $retainKeys: ["type"], other: 1 } }, "invalid patch format of retainKeys"],
   [{ strategy: {} }, { strategy: { $retainKeys: "type" } }, "invalid patch format of retainKeys"],
   [{ finalizers: [] }, { "$setElementOrder/finalizers": "a" }, "expected a []interface {}, but received a string"],

@@ -45,7 +45,13 @@ function missingKey(item: unknown, mergeKey: string): StatusError {
 }
 
 function unknownPatch(directive: unknown, map: unknown): StatusError {
-  return unclassifiedError(`unknown patch type: ${goText(directive)} in map: ${goText(map)}`);
+  return unclassifiedError(`unknown patch type: ${directiveText(directive)} in map: ${goText(map)}`);
+}
+
+/** Go prints a value that is not a text with its type, because the message has room for a text. */
+function directiveText(directive: unknown): string {
+  if (typeof directive === "number") return `%!s(${Number.isInteger(directive) ? "int64" : "float64"}=${directive})`;
+  return typeof directive === "boolean" ? `%!s(bool=${directive})` : goText(directive);
 }
 
 function notAList(value: unknown): StatusError {

@@ -27,6 +27,7 @@ describe("zero values of a built-in object", () => {
 
   it("replace null, also in lists and maps of texts", () => {
     expect(zeroed("core.v1.ConfigMap", { data: { a: null }, immutable: null })).toEqual({ data: { a: "" } });
+    expect(zeroed("core.v1.Secret", { data: { a: null } })).toEqual({ data: { a: "" } });
   });
 
   it("are applied to the status alone if the rest is stored already", () => {

@@ -80,7 +80,7 @@ function applyElements(type: string, value: unknown, isStatus: boolean, pending:
       if (item !== null) {
         if (typeof item === "object") applyElements(element, item, isStatus, pending);
       } else if (!isAny(element)) {
-        const zero = zeroOf(element);
+        const zero = element === "byte" ? "" : zeroOf(element);
         if (zero === undefined) delete value[key];
         else value[key] = zero;
       }

@@ -13,6 +13,7 @@ import { goText, jsonPatchInSteps, mergePatchInSteps, strategicMergePatchInSteps
 import { applyConfigurationInSteps } from "@keelson/api-machinery/server";
 import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
+import { conversionFault } from "../object/conversion-fault.ts";
 import { jsonType } from "../object/decode-error.ts";
 import { withTypeMeta, copyJson, readBody, requirePatchedNames } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";
@@ -58,6 +59,8 @@ export function readPatch(
   body: unknown,
   schema: ServedResource["schema"],
 ): (target: unknown) => Promise<unknown> {
+  if (body === undefined)
+    throw badRequest(`${type === "strategic" ? "" : "error decoding patch: "}unexpected end of JSON input`);
   const patch = copyJson(body);
   if (type === "json") return (target) => patched(() => takeTurns(jsonPatchInSteps(target, patch)));
   // Go decodes null as an empty map.
@@ -118,6 +121,12 @@ export async function decodePatched(
   }
 }
 
+/** kube-apiserver converts the result of a strategic merge patch without a decoder. */
+function requireConvertible(resource: ServedResource, result: JsonObject): void {
+  const fault = conversionFault(resource, result);
+  if (fault !== undefined) throw badRequest(fault);
+}
+
 /** A patch of a custom object cannot change its kind or version. */
 function requireSameType(resource: ServedResource, result: JsonObject, name: string): void {
   const { apiVersion, kind } = result;
@@ -148,6 +157,7 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
       const result = await patch(live);
       await pauseIfLarge(call);
       const decode = (result: JsonObject): KubernetesObject | Promise<KubernetesObject> => {
+        if (type === "strategic") requireConvertible(resource, result);
         // A strategic merge patch cannot change kind and version.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
         if (resource.origin === "custom") requireSameType(resource, result, info.name);

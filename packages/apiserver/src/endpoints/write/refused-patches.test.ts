@@ -112,6 +112,13 @@ const messages: readonly (readonly [string, RequestArguments, string])[] = [
     ' "" is invalid: patch: Invalid value: "map[nope:[1 map[b:c]]]": strict decoding error: unknown field "nope"',
   ],
   [
+    "a strategic patch with a value of another type",
+    ["PATCH", `${maps}/a`, { data: [1] }, "strategic"],
+    ' "" is invalid: patch: Invalid value: "map[data:[1]]": cannot restore map from slice',
+  ],
+  ["an empty strategic patch", ["PATCH", `${maps}/a`, undefined, "strategic"], "unexpected end of JSON input"],
+  ["an empty merge patch", ["PATCH", `${maps}/a`, undefined, "merge"], "error decoding patch: unexpected end of JSON input"],
+  [
     "another namespace",
     ["PATCH", `${maps}/a`, { metadata: { namespace: "b" } }, "merge"],
     "the namespace of the provided object does not match the namespace sent on the request",
