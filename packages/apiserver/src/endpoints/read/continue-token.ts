@@ -1,3 +1,4 @@
+import { posix } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
 import { jsonFault } from "../../http/body/json-fault.ts";
 import { badRequest } from "../errors.ts";
@@ -16,8 +17,10 @@ export interface Position {
 export function encodeContinue(position: Position, prefix: string): string {
   const start = position.startAfter.slice(prefix.length);
   const { revision, remaining } = position;
-  return Buffer.from(JSON.stringify({ v: "meta.k8s.io/v1", rv: revision, start, remaining })).toString("base64url");
+  return Buffer.from(JSON.stringify({ v: tokenVersion, rv: revision, start, remaining })).toString("base64url");
 }
+
+const tokenVersion = "meta.k8s.io/v1";
 
 /** Far above the length of names. Bounds the nesting of a forged token. */
 const maxTokenLength = 4_096;
@@ -31,13 +34,21 @@ export function decodeContinue(token: string, prefix: string): Position {
   const fault = text.length > maxTokenLength ? "too long" : jsonFault(text);
   if (fault !== undefined) throw fail(fault);
   const value: unknown = JSON.parse(text);
-  if (!isJsonObject(value) || value["v"] !== "meta.k8s.io/v1") {
+  if (value !== null && !isJsonObject(value)) {
+    const type = Array.isArray(value) ? "array" : typeof value === "boolean" ? "bool" : typeof value;
+    throw fail(`json: cannot unmarshal ${type} into Go value of type storage.continueToken`);
+  }
+  if (!isJsonObject(value) || value["v"] !== tokenVersion) {
     const version = isJsonObject(value) && typeof value["v"] === "string" ? value["v"] : "";
     throw fail(`server does not recognize this encoded version ${version}`);
   }
-  const { rv, start, remaining } = value;
-  if (typeof rv !== "number" || !Number.isSafeInteger(rv) || (rv < 1 && rv !== -1)) throw fail("it has no resource version");
-  if (typeof start !== "string" || start === "" || start.includes("..")) throw fail("it has no start key");
+  const { rv, start = "", remaining } = value;
+  if (typeof rv !== "number" || !Number.isSafeInteger(rv) || rv === 0) {
+    throw fail(`incorrect encoded start resourceVersion (version ${tokenVersion})`);
+  }
+  if (typeof start !== "string" || start === "") throw fail(`encoded start key empty (version ${tokenVersion})`);
+  const key = start.startsWith("/") ? start : `/${start}`;
+  if (posix.normalize(key) !== key || key.endsWith("/")) throw fail(start);
   const isCounted = typeof remaining === "number" && Number.isSafeInteger(remaining) && remaining >= 0;
-  return { revision: rv, startAfter: prefix + start, ...(isCounted ? { remaining } : {}) };
+  return { revision: Math.max(rv, -1), startAfter: prefix + start, ...(isCounted ? { remaining } : {}) };
 }

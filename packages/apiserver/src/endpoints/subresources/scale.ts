@@ -3,6 +3,7 @@ import {
   type DeepReadonly,
   draft,
   isJsonObject,
+  isStatusError,
   type KubernetesObject,
   setOwn,
   statusError,
@@ -112,7 +113,7 @@ async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepRead
     subresource: "scale",
     view: scaleView(call, scale),
     produce: async (live) => {
-      const merged = applyConfiguration(live, config, context);
+      const merged = asConflictInScale(call, scale, () => applyConfiguration(live, config, context));
       if (merged === live) return mutableCopy(live, false);
       const next = await normalizeObject(call, mutableCopy(merged, false), options);
       if (resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
@@ -120,6 +121,25 @@ async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepRead
     },
   });
   return object;
+}
+
+/** Managers of the replicas own a field of the Scale for those who apply one. */
+function asConflictInScale<T>({ resource }: Call, { specReplicasPath }: ScaleSubresource, apply: () => T): T {
+  try {
+    return apply();
+  } catch (error) {
+    if (!isStatusError(error, "Conflict")) throw error;
+    const inScale = (text: string): string =>
+      text
+        .replaceAll(` using ${apiVersionOf(resource)}`, " using autoscaling/v1")
+        .replaceAll(specReplicasPath, ".spec.replicas");
+    const causes = error.status.details?.causes?.map((cause) => ({
+      ...cause,
+      message: inScale(cause.message ?? ""),
+      field: inScale(cause.field ?? ""),
+    }));
+    throw statusError("Conflict", inScale(error.message), causes === undefined ? {} : { causes });
+  }
 }
 
 type ChangeScale = (live: KubernetesObject) => KubernetesObject | Promise<KubernetesObject>;
