@@ -40,15 +40,15 @@ const groupPriorities: Readonly<Record<string, number>> = {
   "coordination.k8s.io": 16_500,
   "node.k8s.io": 16_300,
   "discovery.k8s.io": 16_200,
+  "resource.k8s.io": 16_200,
   "flowcontrol.apiserver.k8s.io": 16_100,
-  "resource.k8s.io": 15_900,
   "storagemigration.k8s.io": 15_800,
 };
 const versionPriorities: Readonly<Record<string, number>> = {
   "v1.": 1,
   "v1.apiregistration.k8s.io": 18,
   "v2.autoscaling": 30,
-  "v1.storage.k8s.io": 18,
+  "v1.resource.k8s.io": 21,
   "v1.flowcontrol.apiserver.k8s.io": 21,
 };
 
@@ -66,7 +66,9 @@ export async function syncLocalApiServices(options: LocalApiServicesOptions): Pr
   const served = new Map<string, KubernetesObject>();
   for (const { group, version, origin } of resources.list()) {
     const name = `${version}.${group}`;
-    if (!served.has(name)) served.set(name, localApiService(group, version, origin, options));
+    // The aggregator itself serves its group.
+    if (group !== "apiregistration.k8s.io" && !served.has(name))
+      served.set(name, localApiService(group, version, origin, options));
   }
   await Promise.all([
     ...[...served].map(async ([name, object]) => {
