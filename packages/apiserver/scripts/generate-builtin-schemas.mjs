@@ -8,7 +8,9 @@
 // A line is `name <tab> head <tab> field <tab> field ...`. The head holds words: `gvk=group/version/Kind`, `map=atomic`,
 // `type=string`, `format=...`. A field is `name:type`, `name!:type` when it is required, followed by words: `list=atomic|set`,
 // `list=map(key,key)`, `map=atomic|granular`, `patch=strategy,strategy`, `merge=key`, `go=v1.ServiceType`,
-// `in=VolumeSource` (the embedded struct that the field belongs to), `json=pointer|always|omitzero`. A type is `string`, `boolean`, `int32`,
+// `in=VolumeSource` (the embedded struct that the field belongs to), `json=pointer|always|omitzero`, and JSON with %20 for blanks for OpenAPI
+// documents: `default=...` if the encoding does not imply it (null: none), `enum=[...]` of the field, its items or its values. The head
+// has `required=[...]` if OpenAPI documents require other fields or in another order, and `unions=[...]`. A type is `string`, `boolean`, `int32`,
 // `int64`, `double`, `byte`, `date-time`, `object`, `integer`, `number`, `any`, `[]type`, `{}type` or the name of a definition.
 //
 // testdata/kubernetes-internal-types.json has the fields of kube-apiserver's internal types, which some messages show, as
@@ -78,7 +80,12 @@ const fieldKeys = [
   "x-kubernetes-map-type",
   "x-kubernetes-patch-strategy",
   "x-kubernetes-patch-merge-key",
+  "default",
+  "enum",
 ];
+
+/** A word with a JSON value. Blanks separate words, so they are escaped. */
+const jsonWord = (name, value) => `${name}=${JSON.stringify(value).replaceAll(" ", "%20")}`;
 
 function field(name, schema, isRequired, where, goType) {
   expectKeys(schema, fieldKeys, where);
@@ -92,6 +99,9 @@ function field(name, schema, isRequired, where, goType) {
   if (goType?.type !== undefined) words.push(`go=${goType.type}`);
   if (goType?.in !== undefined) words.push(`in=${goType.in}`);
   if (goType?.json !== undefined) words.push(`json=${goType.json}`);
+  if (schema.default !== undefined) words.push(jsonWord("default", schema.default));
+  const values = schema.enum ?? schema.items?.enum ?? schema.additionalProperties?.enum;
+  if (values !== undefined) words.push(jsonWord("enum", values));
   return words.join(" ");
 }
 
@@ -106,6 +116,7 @@ function line(name, schema) {
       "x-kubernetes-group-version-kind",
       "x-kubernetes-map-type",
       "x-kubernetes-unions",
+      "x-required",
     ],
     name,
   );
@@ -119,6 +130,10 @@ function line(name, schema) {
     if (schema.type !== undefined) head.push(`type=${schema.type}`);
     if (schema.format !== undefined) head.push(`format=${schema.format}`);
   }
+  const published = schema["x-required"] ?? schema.required ?? [];
+  const inferred = (schema.required ?? []).toSorted();
+  if (JSON.stringify(published) !== JSON.stringify(inferred)) head.push(jsonWord("required", published));
+  if (schema["x-kubernetes-unions"] !== undefined) head.push(jsonWord("unions", schema["x-kubernetes-unions"]));
   const required = new Set(schema.required);
   const fields = Object.keys(schema.properties ?? {})
     .sort()

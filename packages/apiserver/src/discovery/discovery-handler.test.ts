@@ -77,7 +77,7 @@ describe("discovery", () => {
       versions: [{ groupVersion: "example.com/v1", version: "v1" }],
       preferredVersion: { groupVersion: "example.com/v1", version: "v1" },
     });
-    const verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+    const verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
     expect((await get("/apis/example.com/v1")).body).toEqual({
       kind: "APIResourceList",
       apiVersion: "v1",
@@ -91,6 +91,7 @@ describe("discovery", () => {
           verbs,
           shortNames: ["wd"],
           categories: ["all"],
+          storageVersionHash: "gIwvi5rymmg=",
         },
         { name: "widgets/status", singularName: "", namespaced: true, kind: "Widget", verbs: ["get", "patch", "update"] },
         {
@@ -105,6 +106,10 @@ describe("discovery", () => {
       ],
     });
     const core = (await at("/api/v1", "resources")) as { name: string; verbs: string[]; version?: string }[];
+    expect(core.find(({ name }) => name === "pods")).toMatchObject({ storageVersionHash: "xPOwRZ+Yhw8=" });
+    expect(core.find(({ name }) => name === "bindings")).not.toHaveProperty("storageVersionHash");
+    const hpas = (await at("/apis/autoscaling/v1", "resources")) as object[];
+    expect(hpas[0]).toMatchObject({ storageVersionHash: "qwQve8ut294=" });
     expect(core.find(({ name }) => name === "namespaces/finalize")?.verbs).toEqual(["update"]);
     expect(core.find(({ name }) => name === "serviceaccounts/token")).toMatchObject({
       group: "authentication.k8s.io",

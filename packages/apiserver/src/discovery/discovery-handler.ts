@@ -1,5 +1,5 @@
 import type { Outcome, PipelineRequest } from "../endpoints/outcome.ts";
-import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
+import type { ResourceTable } from "../registry/served-resource.ts";
 import { isReadOnlyPath } from "../endpoints/absent-path.ts";
 import { methodNotAllowed } from "../endpoints/errors.ts";
 import { notAcceptable } from "../http/negotiation.ts";
@@ -7,19 +7,9 @@ import { aggregatedDiscovery, aggregatedMediaType, discoveryForm } from "./aggre
 import { apiGroup, apiGroupList, apiResourceList, apiVersions } from "./group-documents.ts";
 import { type HealthChecks, healthOutcome, healthPaths } from "./health.ts";
 import { type LazyDocument, lazyDocument, serveDocument } from "./lazy-document.ts";
-import { openApiProtobufType, prefersOpenApiProtobuf } from "./openapi/media-types.ts";
-import { openApiV2, openApiV3 } from "./openapi/openapi-documents.ts";
-import { encodeOpenApiV2 } from "./openapi/openapi-v2-protobuf.ts";
-import { encodeOpenApiV3 } from "./openapi/openapi-v3-protobuf.ts";
-import { serverVersion, versionInfo } from "./version-info.ts";
-import {
-  type GroupVersion,
-  groupResources,
-  type RemoteApis,
-  type RemoteVersion,
-  type ResourceGroup,
-  withRemoteVersions,
-} from "./resource-groups.ts";
+import { OpenApiHandler } from "./openapi/openapi-handler.ts";
+import { serverVersion, shortVersion, versionInfo } from "./version-info.ts";
+import { groupResources, type RemoteApis, type ResourceGroup, withRemoteVersions } from "./resource-groups.ts";
 
 /** Options of {@link createDiscoveryHandler}. */
 export interface DiscoveryOptions {
@@ -53,14 +43,6 @@ export function createDiscoveryHandler(
   return new CachingDiscoveryHandler(registry, options);
 }
 
-/** The OpenAPI v3 document of a group version. */
-interface OpenApiDocument {
-  readonly resources: readonly ServedResource[];
-  readonly json: LazyDocument;
-  /** Has the ETag of `json`: the hash in URLs names the document in either format, as in kube-apiserver. */
-  readonly protobuf: () => LazyDocument;
-}
-
 /** Documents for the currently served resources. */
 interface Snapshot {
   readonly groups: readonly ResourceGroup[];
@@ -73,7 +55,7 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   readonly #version: string;
   readonly #metrics: (() => Outcome) | undefined;
   readonly #issuer: DiscoveryOptions["issuer"];
-  readonly #openApi = new Map<string, OpenApiDocument>();
+  readonly #openApi: OpenApiHandler;
   readonly #remotes: RemoteApis | undefined;
   readonly #unsubscribe: readonly (() => void)[];
   #snapshot: Snapshot | undefined;
@@ -88,6 +70,7 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     this.#metrics = metrics;
     this.#issuer = issuer;
     this.#remotes = remotes;
+    this.#openApi = new OpenApiHandler({ version: shortVersion(version), hasIssuer: issuer !== undefined, remotes });
     const forget = (): void => {
       this.#snapshot = undefined;
     };
@@ -123,7 +106,7 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
       case "metrics":
         return segments.length === 1 ? this.#metrics?.() : undefined;
       case "openapi":
-        return this.#openApiOutcome(request, segments);
+        return this.#openApi.outcome(request, segments, this.#current().groups);
       case ".well-known":
       case "openid":
         return this.#issuer?.(path, request.headers?.host);
@@ -140,8 +123,6 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     if (this.#snapshot === undefined) {
       const groups = withRemoteVersions(groupResources(this.#registry.list()), this.#remotes);
       this.#snapshot = { groups, documents: new Map() };
-      const served = new Set(this.#snapshot.groups.flatMap((group) => group.versions.map(openApiPath)));
-      for (const path of this.#openApi.keys()) if (!served.has(path)) this.#openApi.delete(path);
     }
     return this.#snapshot;
   }
@@ -203,91 +184,6 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     );
     return serveDocument(request, document, { "cache-control": "public", "content-type": aggregatedMediaType, vary: "Accept" });
   }
-
-  #openApiOutcome(request: PipelineRequest, segments: readonly string[]): Outcome | Promise<Outcome> | undefined {
-    const versions = this.#current().groups.flatMap((group) => group.versions);
-    if (segments.length === 2 && segments[1] === "v2") return this.#openApiV2Outcome(request, versions);
-    if (segments[1] !== "v3") return undefined;
-    if (segments.length === 2) {
-      return serveDocument(
-        request,
-        this.#cached("openapi v3", () => this.#openApiIndex(versions)),
-        // kube-apiserver names no type, so that Go detects text.
-        { "content-type": "text/plain; charset=utf-8" },
-      );
-    }
-    const path = segments.slice(2).join("/");
-    const groupVersion = versions.find((candidate) => openApiPath(candidate) === path);
-    if (groupVersion === undefined) return undefined;
-    if (groupVersion.remote !== undefined) return this.#remoteOpenApi(request, groupVersion.remote);
-    return this.#openApiV3Outcome(request, path, this.#openApiDocument(groupVersion));
-  }
-
-  #remoteOpenApi(request: PipelineRequest, { group, version, openApiV3 }: RemoteVersion): Promise<Outcome> | undefined {
-    if (openApiV3 === undefined) return undefined;
-    return this.#remotes?.openApiV3(group, version, openApiV3, request.headers?.["accept"] ?? "application/json");
-  }
-
-  #openApiV3Outcome(request: PipelineRequest, path: string, document: OpenApiDocument): Outcome {
-    const { etag } = document.json;
-    const hash = request.query?.["hash"] ?? "";
-    if (hash !== "" && `"${hash}"` !== etag) {
-      const location = openApiUrl(path, etag);
-      return { kind: "raw", status: 301, headers: { location, etag, vary: "Accept" }, body: "" };
-    }
-    // The hash in the URL identifies the content, so the response may be cached forever.
-    const headers: Record<string, string> = { vary: "Accept" };
-    if (hash !== "") headers["cache-control"] = "public, immutable, max-age=31536000";
-    if (!prefersOpenApiProtobuf(request.headers?.["accept"], "v3")) return serveDocument(request, document.json, headers);
-    return serveDocument(request, document.protobuf(), { ...headers, "content-type": openApiProtobufType("v3") });
-  }
-
-  #openApiV2Outcome(request: PipelineRequest, versions: readonly GroupVersion[]): Outcome {
-    const document = this.#cached("openapi v2", () => openApiV2(versions, this.#version));
-    if (!prefersOpenApiProtobuf(request.headers?.["accept"], "v2")) return serveDocument(request, document, { vary: "Accept" });
-    const protobuf = this.#cached("openapi v2 protobuf", () => encodeOpenApiV2(Object(document.body)));
-    return serveDocument(request, protobuf, { "content-type": openApiProtobufType("v2"), vary: "Accept" });
-  }
-
-  #openApiIndex(versions: readonly GroupVersion[]): unknown {
-    const entries = versions.flatMap((groupVersion) => {
-      const path = openApiPath(groupVersion);
-      const { remote } = groupVersion;
-      if (remote !== undefined) {
-        return remote.openApiV3 === undefined ? [] : [[path, { serverRelativeURL: remote.openApiV3 }] as const];
-      }
-      return [[path, { serverRelativeURL: openApiUrl(path, this.#openApiDocument(groupVersion).json.etag) }] as const];
-    });
-    return { paths: Object.fromEntries(entries) };
-  }
-
-  #openApiDocument(groupVersion: GroupVersion): OpenApiDocument {
-    const path = openApiPath(groupVersion);
-    const known = this.#openApi.get(path);
-    if (known !== undefined && isSameList(known.resources, groupVersion.resources)) return known;
-    const body = openApiV3(groupVersion, this.#version);
-    const json = lazyDocument(body);
-    let protobuf: LazyDocument | undefined;
-    const document: OpenApiDocument = {
-      resources: groupVersion.resources,
-      json,
-      protobuf: () => (protobuf ??= { body: encodeOpenApiV3(body), etag: json.etag }),
-    };
-    this.#openApi.set(path, document);
-    return document;
-  }
-}
-
-function openApiUrl(path: string, etag: string): string {
-  return `/openapi/v3/${path}?hash=${etag.replaceAll('"', "")}`;
-}
-
-function openApiPath({ group, version }: { readonly group: string; readonly version: string }): string {
-  return group === "" ? `api/${version}` : `apis/${group}/${version}`;
-}
-
-function isSameList(a: readonly unknown[], b: readonly unknown[]): boolean {
-  return a.length === b.length && a.every((element, index) => element === b[index]);
 }
 
 function rootPaths(groups: readonly ResourceGroup[]): readonly string[] {

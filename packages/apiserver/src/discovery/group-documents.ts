@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { apiVersionOf } from "@keelson/api-machinery";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { type GroupVersion, type ResourceGroup, subresourcesOf } from "./resource-groups.ts";
@@ -49,6 +50,7 @@ function apiResources(resource: ServedResource): object[] {
       verbs,
       ...(shortNames.length === 0 ? {} : { shortNames }),
       ...(categories.length === 0 ? {} : { categories }),
+      ...(verbs.includes("create") && verbs.includes("get") ? { storageVersionHash: storageVersionHash(resource) } : {}),
     },
     ...subresourcesOf(resource).map((subresource) => ({
       name: `${plural}/${subresource.name}`,
@@ -62,4 +64,10 @@ function apiResources(resource: ServedResource): object[] {
       verbs: subresource.verbs,
     })),
   ];
+}
+
+/** Changes with the version in which objects are stored: the first 8 bytes of SHA-256 of `group/version/kind` in base64. */
+function storageVersionHash({ storageApiVersion, kind }: ServedResource): string {
+  const groupVersion = storageApiVersion.includes("/") ? storageApiVersion : `/${storageApiVersion}`;
+  return createHash("sha256").update(`${groupVersion}/${kind}`).digest().subarray(0, 8).toString("base64");
 }

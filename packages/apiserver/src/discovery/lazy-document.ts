@@ -5,6 +5,8 @@ import type { DocumentOutcome, Outcome, PipelineRequest } from "../endpoints/out
 export interface LazyDocument {
   /** A JSON value, or bytes in another format. */
   readonly body: unknown;
+  /** The JSON value as bytes, if it was encoded before. */
+  readonly encoded?: Uint8Array;
   readonly etag: string;
 }
 
@@ -34,6 +36,18 @@ export function serveDocument(
   const known = request.headers?.["if-none-match"];
   if (known !== undefined && known.split(",").some((tag) => tag.trim() === document.etag)) {
     return { kind: "raw", status: 304, headers: all, body: "" };
+  }
+  const { encoded } = document;
+  if (encoded !== undefined) {
+    return {
+      kind: "document",
+      status: 200,
+      headers: all,
+      encoded,
+      get body() {
+        return document.body;
+      },
+    };
   }
   if (document.body instanceof Uint8Array) {
     return { kind: "raw", status: 200, headers: { "content-type": "application/octet-stream", ...all }, body: document.body };

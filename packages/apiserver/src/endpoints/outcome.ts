@@ -148,6 +148,8 @@ export interface DocumentOutcome {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body: unknown;
+  /** `body` as JSON, if it was encoded before. Then `body` is parsed on each use. */
+  readonly encoded?: Uint8Array;
 }
 
 /** Anything else: health checks, metrics, logs. Sent unchanged; strings as UTF-8. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Status, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Outcome, RawOutcome, StatusOutcome, WatchOutcome } from "../endpoints/outcome.ts";
+import type { DocumentOutcome, Outcome, RawOutcome, StatusOutcome, WatchOutcome } from "../endpoints/outcome.ts";
 import {
   bodyOf,
   chooseRepresentation,
@@ -83,9 +83,10 @@ export class Responder {
       case "document": {
         const { request, accepted, query } = exchange;
         const { path } = splitTarget(request.url ?? "/");
-        const format = documentFormat(path, request.headers.accept, accepted, isMessage(outcome.body));
+        const hasProtobuf = outcome.encoded === undefined && isMessage(outcome.body);
+        const format = documentFormat(path, request.headers.accept, accepted, hasProtobuf);
         const style = { format, pretty: wantsPretty(request, query) };
-        return reply(exchange, outcome.status, style, await this.#encodeDocument(outcome.body, style), outcome.headers);
+        return reply(exchange, outcome.status, style, await this.#encodeDocument(outcome, style), outcome.headers);
       }
       case "raw":
         return sendRaw(exchange, outcome);
@@ -144,12 +145,15 @@ export class Responder {
     return style.format === "protobuf" ? bodyOf(protobufOf(value, this.#protobuf)) : encodeValue(value, style);
   }
 
-  async #encodeDocument(body: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
+  async #encodeDocument(outcome: DocumentOutcome, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
+    const { encoded } = outcome;
+    const isPlain = style.format === "json" && !style.pretty;
+    if (encoded !== undefined && (isPlain || encoded.length > maxFormattedBytes)) return bodyOf(encoded);
+    const { body } = outcome;
     if (body === undefined || body === null) return bodyOf(new Uint8Array());
     if (typeof body !== "object" || style.format === "protobuf") return this.#encode(body, style);
     const compact = this.#documents.get(body) ?? (await encodeValue(body, { format: "json", pretty: false }));
     this.#documents.set(body, compact);
-    const isPlain = style.format === "json" && !style.pretty;
     // JSON is YAML as well.
     return isPlain || (compact.bytes ?? 0) > maxFormattedBytes ? compact : encodeValue(body, style);
   }

@@ -14,6 +14,12 @@ describe("the published schema of a custom kind", () => {
     expect(customSchema(schema, v3)).toEqual(schema);
   });
 
+  it("has no defaults in OpenAPI 2", () => {
+    const schema = { type: "object", properties: { a: { type: "integer", default: 3 } } } as const;
+    expect(customSchema(schema, v2)).toEqual({ type: "object", properties: { a: { type: "integer" } } });
+    expect(customSchema(schema, v3)).toEqual(schema);
+  });
+
   it("leaves objects and lists that keep unknown fields untyped in OpenAPI 2", () => {
     const open = { "x-kubernetes-preserve-unknown-fields": true } as const;
     expect(customSchema({ type: "object", properties: { a: { type: "string" } }, ...open }, v2)).toEqual(open);

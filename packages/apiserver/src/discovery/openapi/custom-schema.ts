@@ -26,8 +26,8 @@ export function customSchema(schema: Schema, options: CustomSchemaOptions): Json
   return result;
 }
 
-/** Keywords that OpenAPI 2 does not have. */
-const newKeywords = ["allOf", "anyOf", "oneOf", "not", "nullable"] as const;
+/** Keywords that OpenAPI 2 does not have, and defaults, which kube-apiserver does not publish there. */
+const newKeywords = ["allOf", "anyOf", "default", "oneOf", "not", "nullable"] as const;
 
 /** Removes what OpenAPI 2 does not have, and what would make its clients reject values that the removed keywords allow. */
 function restrictToOpenApi2(result: Json, schema: Schema): void {

@@ -1,4 +1,5 @@
 import {
+  type Definition,
   type DefinitionField,
   definitionNameOfKind,
   definitionOf,
@@ -8,11 +9,14 @@ import {
 import { commonFieldDescription, descriptionOf, metadataFieldDescription } from "../../registry/builtin/descriptions.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { customSchema } from "./custom-schema.ts";
+import { knownGroupVersions } from "./known-group-versions.ts";
 import type { Json, OpenApiVersion } from "./openapi-types.ts";
 
 /** The schemas of an OpenAPI document by name, including everything they reference. */
 export interface DefinitionSet {
   readonly version: OpenApiVersion;
+  /** Whether it belongs to a document of custom kinds only. */
+  readonly isOfCustomKinds?: boolean;
   readonly schemas: Map<string, Json>;
 }
 
@@ -37,15 +41,19 @@ export function addKind(set: DefinitionSet, resource: ServedResource): void {
   if (builtin !== undefined) addDefinition(set, builtin);
   else set.schemas.set(name, customKind(set, resource));
   if (!resource.verbs.includes("list")) return;
+  // A struct that is not a pointer defaults to an empty object. OpenAPI 2 has no defaults.
+  const isPublishedV3 = set.version === "v3" && resource.origin === "builtin";
+  const listMetadata = isPublishedV3 ? { default: {} } : {};
+  const item = fieldReference(set, name);
   set.schemas.set(definitionName(resource, "List"), {
     description: `A list of ${resource.kind} objects.`,
     type: "object",
     required: ["items"],
     properties: {
       apiVersion: { type: "string", description: commonFieldDescription("apiVersion") },
-      items: { type: "array", items: fieldReference(set, name) },
+      items: { type: "array", items: isPublishedV3 ? { default: {}, allOf: [item] } : item },
       kind: { type: "string", description: commonFieldDescription("kind") },
-      metadata: describedReference(set, "meta.v1.ListMeta", "Metadata of the list."),
+      metadata: { ...listMetadata, ...describedReference(set, "meta.v1.ListMeta", "Metadata of the list.") },
     },
     "x-kubernetes-group-version-kind": [{ group: resource.group, kind: resource.listKind, version: resource.version }],
   });
@@ -75,25 +83,45 @@ export function addDefinition(set: DefinitionSet, name: string): string {
     if (definition.format !== undefined) schema["format"] = definition.format;
   } else {
     schema["type"] = "object";
-    const required = definition.fields.filter(({ isRequired }) => isRequired).map((field) => field.name);
+    const required =
+      definition.publishedRequired ?? definition.fields.filter(({ isRequired }) => isRequired).map((field) => field.name);
     if (required.length > 0) schema["required"] = required;
-    const properties: Json = {};
-    for (const field of definition.fields) {
-      const property = fieldSchema(set, field, definition.groupVersionKind !== undefined);
-      const text = name === "meta.v1.ObjectMeta" ? metadataFieldDescription(field.name) : undefined;
-      properties[field.name] = text === undefined ? property : { ...property, description: text };
-    }
-    schema["properties"] = properties;
+    schema["properties"] = propertiesOf(set, definition);
   }
   if (definition.mapType !== undefined) schema["x-kubernetes-map-type"] = definition.mapType;
-  if (definition.groupVersionKind !== undefined) schema["x-kubernetes-group-version-kind"] = [definition.groupVersionKind];
+  if (definition.groupVersionKind !== undefined) schema["x-kubernetes-group-version-kind"] = groupVersionKinds(set, definition);
+  if (definition.unions !== undefined) schema["x-kubernetes-unions"] = definition.unions;
   return full;
 }
 
-function fieldSchema(set: DefinitionSet, field: DefinitionField, isKind: boolean): Json {
-  const schema = typeSchema(set, field.type);
+/** Options and watch events belong to every group version that Kubernetes knows. */
+function groupVersionKinds(
+  { isOfCustomKinds = false }: DefinitionSet,
+  { name, groupVersionKind }: Definition,
+): readonly object[] {
+  if (groupVersionKind === undefined) return [];
+  if (name !== "meta.v1.DeleteOptions" && name !== "meta.v1.WatchEvent") return [groupVersionKind];
+  return knownGroupVersions(isOfCustomKinds).map(({ group, version }) => ({ group, kind: groupVersionKind.kind, version }));
+}
+
+function propertiesOf(set: DefinitionSet, definition: Definition): Json {
+  const properties: Json = {};
+  for (const field of definition.fields) {
+    const property = fieldSchema(set, field, definition);
+    const text = definition.name === "meta.v1.ObjectMeta" ? metadataFieldDescription(field.name) : undefined;
+    properties[field.name] = text === undefined ? property : { ...property, description: text };
+  }
+  return properties;
+}
+
+/** Definitions whose references, except that of `default`, have no description in Kubernetes. */
+const withoutDescription: ReadonlySet<string> = new Set(["apiextensions.v1.JSONSchemaProps", "networking.v1.IngressRule"]);
+
+function fieldSchema(set: DefinitionSet, field: DefinitionField, { name: owner, groupVersionKind }: Definition): Json {
+  const schema = typeSchema(set, field.type, field.publishedValues);
+  if (set.version === "v3") Object.assign(schema, defaultOf(field));
   const { name, listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
-  if (isKind && (name === "apiVersion" || name === "kind" || name === "metadata")) {
+  if (groupVersionKind !== undefined && (name === "apiVersion" || name === "kind" || name === "metadata")) {
     schema["description"] = commonFieldDescription(name);
   }
   if (listType !== undefined) schema["x-kubernetes-list-type"] = listType;
@@ -101,12 +129,42 @@ function fieldSchema(set: DefinitionSet, field: DefinitionField, isKind: boolean
   if (mapType !== undefined) schema["x-kubernetes-map-type"] = mapType;
   if (patchStrategy !== undefined) schema["x-kubernetes-patch-strategy"] = patchStrategy;
   if (patchMergeKey !== undefined) schema["x-kubernetes-patch-merge-key"] = patchMergeKey;
-  // OpenAPI 3.0 ignores siblings of $ref, so the reference is wrapped in an allOf.
-  if (set.version === "v3" && "$ref" in schema && Object.keys(schema).length > 1) {
+  // OpenAPI 3.0 ignores siblings of $ref, such as descriptions, so that kube-apiserver wraps the reference.
+  if (set.version === "v3" && "$ref" in schema && (name === "default" || !withoutDescription.has(owner))) {
     const { $ref, ...others } = schema;
     return { ...others, allOf: [{ $ref }] };
   }
   return schema;
+}
+
+/** The default of a field. Go's values other than pointers have one, unless they are omitted when they are empty. */
+function defaultOf({ type, encoding, publishedDefault }: DefinitionField): Json {
+  if (publishedDefault !== undefined) return publishedDefault === null ? {} : { default: publishedDefault };
+  if (isStruct(type)) return encoding === "pointer" || encoding === "omitzero" ? {} : { default: {} };
+  return encoding === "always" ? zeroDefault(type) : {};
+}
+
+/** The default of a Go value of this type. Lists, maps and bytes have none. */
+function zeroDefault(type: string): Json {
+  if (isStruct(type)) return { default: {} };
+  switch (type) {
+    case "string":
+      return { default: "" };
+    case "boolean":
+      return { default: false };
+    case "int32":
+    case "int64":
+    case "integer":
+    case "number":
+    case "double":
+      return { default: 0 };
+    default:
+      return {};
+  }
+}
+
+function isStruct(type: string): boolean {
+  return isDefinitionName(type) && definitionOf(type).fields.length > 0;
 }
 
 const scalars: Readonly<Record<string, Json>> = {
@@ -118,17 +176,20 @@ const scalars: Readonly<Record<string, Json>> = {
   int64: { type: "integer", format: "int64" },
 };
 
-function typeSchema(set: DefinitionSet, type: string): Json {
-  if (type.startsWith("[]")) return { type: "array", items: itemSchema(set, typeSchema(set, type.slice(2)), type.slice(2)) };
-  if (type.startsWith("{}")) return { type: "object", additionalProperties: typeSchema(set, type.slice(2)) };
+/** The schema of a type. `values` are the allowed values of the innermost type. */
+function typeSchema(set: DefinitionSet, type: string, values: readonly unknown[] | undefined): Json {
+  if (type.startsWith("[]")) return { type: "array", items: elementSchema(set, type.slice(2), values) };
+  if (type.startsWith("{}")) return { type: "object", additionalProperties: elementSchema(set, type.slice(2), values) };
   if (isDefinitionName(type)) return builtinReference(set, type);
-  return { ...(scalars[type] ?? { type }) };
+  return { ...(scalars[type] ?? { type }), ...(values === undefined ? {} : { enum: values }) };
 }
 
-/** Like kube-apiserver, items that are structs default to an empty object in OpenAPI 3. */
-function itemSchema(set: DefinitionSet, schema: Json, type: string): Json {
-  const isStruct = isDefinitionName(type) && definitionOf(type).fields.length > 0;
-  return set.version === "v3" && isStruct ? { default: {}, allOf: [schema] } : schema;
+/** Like kube-apiserver, elements of lists and maps have the default of their type in OpenAPI 3. */
+function elementSchema(set: DefinitionSet, type: string, values: readonly unknown[] | undefined): Json {
+  const schema = typeSchema(set, type, values);
+  const { default: value } = set.version === "v3" ? zeroDefault(type) : {};
+  if (value === undefined) return schema;
+  return "$ref" in schema ? { default: value, allOf: [schema] } : { ...schema, default: value };
 }
 
 function builtinReference(set: DefinitionSet, name: string): Json {

@@ -6,14 +6,24 @@ export function pathParameterNames(scope: ServedResource["scope"], isNamed: bool
 }
 
 /** The group and version in an operation's ID, like `RbacAuthorizationV1`. */
-export function prefixOf({ group, version }: ServedResource): string {
-  return `${pascal(shortGroup(group))}${pascal(version)}`;
+export function prefixOf({ group, version }: Pick<ServedResource, "group" | "version">): string {
+  return `${groupPrefix(group)}${pascal(version)}`;
 }
 
 /** The tag of a group version, from which generated clients name their classes: `rbacAuthorization_v1`. */
-export function tagOf({ group, version }: ServedResource): string {
-  const name = pascal(shortGroup(group));
-  return `${name.charAt(0).toLowerCase()}${name.slice(1)}_${version}`;
+export function tagOf({ group, version }: Pick<ServedResource, "group" | "version">): string {
+  return `${groupTag(group)}_${version}`;
+}
+
+/** The tag of a group: `rbacAuthorization`. */
+export function groupTag(group: string): string {
+  const name = groupPrefix(group);
+  return `${name.charAt(0).toLowerCase()}${name.slice(1)}`;
+}
+
+/** The group in an operation's ID, like `RbacAuthorization`. */
+export function groupPrefix(group: string): string {
+  return pascal(shortGroup(group));
 }
 
 /** The part of an operation's ID that says whether its resource is namespaced. */

@@ -74,11 +74,11 @@ describe("OpenAPI operations", () => {
   it("share the parameters of a path with one operation", () => {
     const path = "/api/v1/namespaces/{namespace}/pods/{name}/eviction";
     expect(namesOf(operation(path, "parameters"))).toEqual([
-      "name",
-      "namespace",
       "dryRun",
       "fieldManager",
       "fieldValidation",
+      "name",
+      "namespace",
       "pretty",
     ]);
     expect(namesOf(operation(path, "post", "parameters"))).toEqual(["body"]);
@@ -134,7 +134,6 @@ describe("OpenAPI operations", () => {
       schemes: ["https"],
       consumes: ["*/*"],
       produces: ["*/*"],
-      parameters: [],
       responses: { 200: { description: "OK", schema: { type: "string" } }, 401: { description: "Unauthorized" } },
       "x-kubernetes-action": "connect",
       "x-kubernetes-group-version-kind": { group: "", kind, version: "v1" },

@@ -103,7 +103,7 @@ export function operationOf(set: DefinitionSet, operation: Operation): Json {
   const responses = responsesOf(set, operation);
   if (set.version === "v3") {
     const requestBody = { ...(isRequired ? { required: true } : {}), content: content(consumedTypes(operation), body ?? {}) };
-    return { ...common, parameters, ...(body === undefined ? {} : { requestBody }), responses, ...extensions };
+    return { ...common, ...listed(parameters), ...(body === undefined ? {} : { requestBody }), responses, ...extensions };
   }
   const bodyParameter = { name: "body", in: "body", ...(isRequired ? { required: true } : {}), schema: body };
   return {
@@ -111,9 +111,39 @@ export function operationOf(set: DefinitionSet, operation: Operation): Json {
     schemes: ["https"],
     consumes: consumedTypes(operation),
     produces: producedTypes(operation),
-    parameters: [...(body === undefined ? [] : [bodyParameter]), ...parameters],
+    ...listed([...(body === undefined ? [] : [bodyParameter]), ...parameters]),
     responses,
     ...extensions,
+  };
+}
+
+/** Like kube-apiserver, an operation without parameters of its own has no list of them. */
+function listed(parameters: readonly Json[]): Json {
+  return parameters.length === 0 ? {} : { parameters };
+}
+
+/** Describes the read of a document of a path without a resource. */
+export function documentOperation(
+  set: DefinitionSet,
+  operation: {
+    readonly id: string;
+    readonly tag: string;
+    readonly answer: Json;
+    readonly produces: readonly string[];
+    readonly consumes?: readonly string[] | undefined;
+  },
+): Json {
+  const { id, tag, answer, produces, consumes } = operation;
+  const schema = set.version === "v2" ? { schema: answer } : { content: content(produces, answer) };
+  const responses = { 200: { description: "OK", ...schema }, 401: { description: "Unauthorized" } };
+  if (set.version === "v3") return { tags: [tag], operationId: id, responses };
+  return {
+    schemes: ["https"],
+    tags: [tag],
+    operationId: id,
+    produces,
+    ...(consumes === undefined ? {} : { consumes }),
+    responses,
   };
 }
 
@@ -152,9 +182,18 @@ function consumedTypes({ action, origin }: Operation): readonly string[] {
 
 function producedTypes({ action, origin, produces }: Operation): readonly string[] {
   if (produces !== undefined) return produces;
-  const types = ["application/json", "application/yaml"];
-  return action === "list" && origin === "builtin" ? [...types, "application/json;stream=watch"] : types;
+  if (origin !== "builtin") return ["application/json", "application/yaml"];
+  return action === "list" ? [...builtinTypes, ...watchTypes] : builtinTypes;
 }
+
+/** Media types of built-in kinds. */
+export const builtinTypes: readonly string[] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/** Further media types of lists, which may be watches. */
+export const watchTypes: readonly string[] = [
+  "application/json;stream=watch",
+  "application/vnd.kubernetes.protobuf;stream=watch",
+];
 
 function content(types: readonly string[], schema: Json): Json {
   return Object.fromEntries(types.map((type) => [type, { schema }]));
@@ -167,10 +206,10 @@ export function pathItemParameters(
 ): Json {
   const { path = [], query = [], isPretty = true } = options;
   const parameters = [
-    ...path.map((name) => parameter(set, name, "path")),
-    ...[...query, ...(isPretty ? ["pretty"] : [])].sort().map((name) => parameter(set, name, "query")),
-  ];
-  return { parameters };
+    ...path.map((name) => ({ name, location: "path" as const })),
+    ...[...query, ...(isPretty ? ["pretty"] : [])].map((name) => ({ name, location: "query" as const })),
+  ].sort((a, b) => (a.name < b.name ? -1 : Number(a.name > b.name)));
+  return { parameters: parameters.map(({ name, location }) => parameter(set, name, location)) };
 }
 
 function parameter(set: DefinitionSet, name: string, location: "query" | "path"): Json {

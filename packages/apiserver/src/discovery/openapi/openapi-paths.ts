@@ -5,6 +5,7 @@ import { addDefinition, definitionName, type DefinitionSet, reference } from "./
 import { connectPath, connectPathBelow, isConnect } from "./openapi-connect.ts";
 import { pascal, pathParameterNames, prefixOf, scopeOf, tagOf } from "./openapi-names.ts";
 import {
+  builtinTypes,
   customReadParameters,
   deleteCollectionParameters,
   deleteParameters,
@@ -16,6 +17,7 @@ import {
   writeParameters,
 } from "./openapi-operations.ts";
 import type { Json } from "./openapi-types.ts";
+import { watchPaths } from "./watch-paths.ts";
 import { subresourcesOf } from "../resource-groups.ts";
 
 /** The OpenAPI paths of a resource. Clients read the kind and the parameters of each path. */
@@ -32,6 +34,7 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
       ...pathItemParameters(set, { query: listParameters }),
     };
   }
+  if (resource.origin === "builtin" && verbs.includes("watch")) Object.assign(paths, watchPaths(set, resource, root));
   for (const subresource of subresourcesOf(resource)) {
     const path = `${collection}/{name}/${subresource.name}`;
     if (isConnect(subresource)) {
@@ -62,22 +65,22 @@ function describer(set: DefinitionSet, resource: ServedResource) {
 function collectionPath(set: DefinitionSet, resource: ServedResource): Json {
   const { verbs, scope } = resource;
   const { body, list, operation } = describer(set, resource);
-  const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
-  const options = reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
   const prefix = prefixOf(resource);
   const name = `${scopeOf(resource)}${resource.kind}`;
   const isOnlyWritten = isWriteOnly(verbs);
-  // kube-apiserver lists only the options of a list for the deletion of custom objects.
-  const isBuiltin = resource.origin === "builtin";
-  const deletion = isBuiltin ? { query: deleteCollectionParameters, body: options } : { query: listParameters };
+  const deletion = (): Json => {
+    const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
+    // kube-apiserver lists only the options of a list for the deletion of custom objects.
+    const isBuiltin = resource.origin === "builtin";
+    const options = isBuiltin ? { query: deleteCollectionParameters, body: deleteOptions(set) } : { query: listParameters };
+    return operation("deletecollection", `delete${prefix}Collection${name}`, status, options);
+  };
   return {
     ...(verbs.includes("list") ? { get: operation("list", `list${prefix}${name}`, list, { query: listParameters }) } : {}),
     ...(verbs.includes("create")
       ? { post: operation("post", `create${prefix}${name}`, body, { query: isOnlyWritten ? [] : writeParameters, body }) }
       : {}),
-    ...(verbs.includes("deletecollection")
-      ? { delete: operation("deletecollection", `delete${prefix}Collection${name}`, status, deletion) }
-      : {}),
+    ...(verbs.includes("deletecollection") ? { delete: deletion() } : {}),
     ...pathItemParameters(set, { path: pathParameterNames(scope, false), query: isOnlyWritten ? writeParameters : [] }),
   };
 }
@@ -85,18 +88,24 @@ function collectionPath(set: DefinitionSet, resource: ServedResource): Json {
 function objectPath(set: DefinitionSet, resource: ServedResource): Json {
   const { verbs, scope } = resource;
   const { body, operation } = describer(set, resource);
-  const deleted = showsDeletedObject(resource) ? body : reference(set.version, addDefinition(set, "meta.v1.Status"));
-  const options = reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
+  const deletion = (): Json => {
+    // The deletion of a Namespace returns the Namespace, but kube-apiserver describes a Status.
+    const showsObject = showsDeletedObject(resource) && resource.plural !== "namespaces";
+    const deleted = showsObject ? body : reference(set.version, addDefinition(set, "meta.v1.Status"));
+    return operation("delete", `delete${name}`, deleted, { query: deleteParameters, body: deleteOptions(set) });
+  };
   const name = `${prefixOf(resource)}${scopeOf(resource)}${resource.kind}`;
   return {
     get: operation("get", `read${name}`, body, { query: readParameters(resource) }),
     ...(verbs.includes("update") ? { put: operation("put", `replace${name}`, body, { query: writeParameters, body }) } : {}),
     ...(verbs.includes("patch") ? { patch: operation("patch", `patch${name}`, body, { query: patchParameters, body }) } : {}),
-    ...(verbs.includes("delete")
-      ? { delete: operation("delete", `delete${name}`, deleted, { query: deleteParameters, body: options }) }
-      : {}),
+    ...(verbs.includes("delete") ? { delete: deletion() } : {}),
     ...pathItemParameters(set, { path: pathParameterNames(scope, true) }),
   };
+}
+
+function deleteOptions(set: DefinitionSet): Json {
+  return reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
 }
 
 function subresourcePath(
@@ -129,12 +138,7 @@ function logPath(set: DefinitionSet, resource: ServedResource): Json {
   const { operation } = describer(set, resource);
   const name = `${prefixOf(resource)}${scopeOf(resource)}${resource.kind}`;
   return {
-    get: operation(
-      "get",
-      `read${name}Log`,
-      { type: "string" },
-      { produces: ["text/plain", "application/json", "application/yaml"] },
-    ),
+    get: operation("get", `read${name}Log`, { type: "string" }, { produces: ["text/plain", ...builtinTypes] }),
     ...pathItemParameters(set, { path: pathParameterNames(resource.scope, true), query: logParameters }),
   };
 }

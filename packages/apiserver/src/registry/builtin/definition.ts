@@ -20,6 +20,10 @@ export interface DefinitionField {
    * `omitzero` omits empty structs. Without it zero values are omitted and structs written.
    */
   readonly encoding?: "pointer" | "always" | "omitzero";
+  /** The default in OpenAPI documents, if `encoding` does not imply it. Null: there is none. */
+  readonly publishedDefault?: unknown;
+  /** The values that OpenAPI documents list for the field, its items or its values. */
+  readonly publishedValues?: readonly unknown[];
 }
 
 /** A type of the Kubernetes API from the generated table. */
@@ -31,6 +35,10 @@ export interface Definition {
   /** For types without fields, such as Time. */
   readonly type?: string;
   readonly format?: string;
+  /** The fields that OpenAPI documents require, if they differ from those that are required here, or their order does. */
+  readonly publishedRequired?: readonly string[];
+  /** `x-kubernetes-unions`. */
+  readonly unions?: readonly unknown[];
   readonly fields: readonly DefinitionField[];
 }
 
@@ -106,6 +114,8 @@ function parseLine(line: string): Definition {
     ...(isMapType(mapType) ? { mapType } : {}),
     ...(type === undefined ? {} : { type }),
     ...(format === undefined ? {} : { format }),
+    ...jsonWord(words, "required", "publishedRequired"),
+    ...jsonWord(words, "unions", "unions"),
     fields: fields.map(parseField),
   };
 }
@@ -134,11 +144,19 @@ function parseField(text: string): DefinitionField {
     ...(goType === undefined ? {} : { goType }),
     ...(embeddedIn === undefined ? {} : { embeddedIn }),
     ...(encoding === "pointer" || encoding === "always" || encoding === "omitzero" ? { encoding } : {}),
+    ...jsonWord(words, "default", "publishedDefault"),
+    ...jsonWord(words, "enum", "publishedValues"),
   };
 }
 
 function isMapType(value: string | undefined): value is "atomic" | "granular" {
   return value === "atomic" || value === "granular";
+}
+
+/** The JSON value of a word under the name of a property, if the word is there. */
+function jsonWord(words: ReadonlyMap<string, string>, word: string, property: string): Record<string, unknown> {
+  const text = words.get(word);
+  return text === undefined ? {} : { [property]: JSON.parse(text.replaceAll("%20", " ")) as unknown };
 }
 
 function parseWords(words: readonly string[]): Map<string, string> {

@@ -1,12 +1,14 @@
 import { type DeepReadonly, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { completeObjectSchema, type PrinterColumn } from "@keelson/api-machinery/schema";
-import { storedVerbs } from "../builtin/builtin-resource.ts";
 import { type CustomResourceDefinition, isConditionTrue } from "./crd-spec.ts";
 import type { PruningMark } from "./pruning-mark.ts";
 import { valueAt } from "../object-fields.ts";
-import type { ConvertByWebhook, ServedResource, Strategy } from "../served-resource.ts";
+import type { ConvertByWebhook, ServedResource, Strategy, Verb } from "../served-resource.ts";
 
 type Crd = DeepReadonly<CustomResourceDefinition>;
+
+/** In the order of kube-apiserver's discovery. */
+const customVerbs: readonly Verb[] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /** The column of custom kinds without their own. */
 const ageColumn: PrinterColumn = {
@@ -38,7 +40,7 @@ export function crdResources(crd: Crd, pruning?: PruningMark, conversion?: Conve
       shortNames: names.shortNames ?? [],
       categories: names.categories ?? [],
       scope,
-      verbs: storedVerbs,
+      verbs: customVerbs,
       storageApiVersion: `${group}/${storage}`,
       schema: completeObjectSchema(version.schema?.openAPIV3Schema ?? {}),
       origin: "custom",

@@ -86,6 +86,17 @@ describe("RuntimeClasses", () => {
   });
 });
 
+describe("Pods", () => {
+  it("lose the fields of features that are off in Kubernetes 1.35", () => {
+    const spec = { containers: [{ name: "c", image: "i" }], workloadRef: { name: "w", podGroup: "g" } };
+    const template = object("Deployment", { spec: { selector: {}, template: { spec } } });
+    expect(valueAt(create(kindOf("", "pods"), object("Pod", { spec })).made, "spec")).not.toHaveProperty("workloadRef");
+    const { made } = create(kindOf("apps", "deployments"), template);
+    expect(valueAt(made, "spec", "template", "spec")).toHaveProperty("restartPolicy");
+    expect(valueAt(made, "spec", "template", "spec")).not.toHaveProperty("workloadRef");
+  });
+});
+
 describe("ConfigMaps", () => {
   const configMaps = kindOf("", "configmaps");
 

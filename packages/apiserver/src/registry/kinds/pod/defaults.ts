@@ -12,6 +12,8 @@ export function defaultPodTemplate(template: Draft<PodTemplate> | undefined): vo
 /** Sets the defaults of every PodSpec in place. Those of Pods alone are in {@link defaultRunningSpec}. */
 export function defaultPodSpec(spec: Draft<PodSpec> | undefined): void {
   if (spec === undefined) return;
+  // The feature gate GenericWorkload is off in Kubernetes 1.35.
+  Reflect.deleteProperty(spec, "workloadRef");
   spec.restartPolicy ??= "Always";
   spec.terminationGracePeriodSeconds ??= 30;
   spec.dnsPolicy ??= "ClusterFirst";
