@@ -122,7 +122,7 @@ class Copy {
     const { signal } = this.#context;
     const info = await files.stat(path, { signal });
     if (info.type === FileType.DIRECTORY) return this.#downloadFolder(path, local);
-    if (info.type !== FileType.FILE) throw new UsageError(`${path.path}: must be a file or a folder`);
+    if (info.type !== FileType.FILE) throw new UsageError(`${path.path}: must be a file or a directory`);
     // A new file is renamed at the end: a link at `local` is replaced, not followed.
     const fresh = `${local}.keelson-${process.pid}`;
     try {

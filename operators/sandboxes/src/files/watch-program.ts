@@ -56,7 +56,7 @@ $| = 1;
 sub record { print STDOUT $_[0], "\0" or exit 1 }
 sub fail { record("x" . ($! + 0)); exit 1 }
 
-# A folder beneath descriptor $at. O_PATH needs no permission on the folder itself. 11: a component was renamed in the meantime.
+# A directory beneath descriptor $at. O_PATH needs no permission on the directory itself. 11: a component was renamed in the meantime.
 sub folder {
   my ($at, $name, $resolve) = @_;
   my ($how, $fd) = pack "Q3", 012000000 | $directory, 0, $resolve;
@@ -64,7 +64,7 @@ sub folder {
   $fd;
 }
 
-# The watched folder. 0x12: in the root, without links of /proc. -1 if it is another one by now.
+# The watched directory. 0x12: in the root, without links of /proc. -1 if it is another one by now.
 sub base {
   my $fd = folder(3, $root_path, 0x12);
   return $fd if $fd < 0;
@@ -75,7 +75,7 @@ sub base {
   -1;
 }
 
-# Watches the folder at $first and, if requested, those below it. With $announce they are reported once they are watched, together with their
+# Watches the directory at $first and, if requested, those below it. With $announce they are reported once they are watched, together with their
 # entries, which may be older than the watch. Returns 0 if some are not watched.
 sub tree {
   my ($first, $announce) = @_;
@@ -103,7 +103,7 @@ sub tree {
   $all;
 }
 
-# The folders in a folder, with one beyond $room if there are more. With $announce its other entries are reported.
+# The directories in a directory, with one beyond $room if there are more. With $announce its other entries are reported.
 sub entries {
   my ($fd, $name, $announce, $room) = @_;
   opendir my $list, "/proc/self/fd/$fd" or return;
@@ -120,7 +120,7 @@ sub entries {
 
 sub above { my ($parent) = $_[0] =~ m{^(.*)/}s; defined $parent ? $parent : "" }
 
-# Removes the path of a watch. %below has the watched folders in each folder, so that the time for a path does not depend on the others.
+# Removes the path of a watch. %below has the watched directories in each directory, so that the time for a path does not depend on the others.
 sub detach {
   my ($name) = @_;
   my $parent = above($name);
@@ -131,7 +131,7 @@ sub detach {
   delete $watch{$name};
 }
 
-# Stops the watches of a folder that has another path by now.
+# Stops the watches of a directory that has another path by now.
 sub forget {
   my @open = $_[0];
   while (defined(my $name = pop @open)) {

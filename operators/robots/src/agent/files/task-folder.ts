@@ -56,7 +56,7 @@ export class TaskFolder {
     using folder = openBeneath(this.#dir, folderPath, { kind: "directory" });
     const target = `${folder.path}/${basename(path)}`;
     const present = lstatSync(target, { throwIfNoEntry: false });
-    if (present?.isDirectory() === true) throw new RobotsError("ArtifactFailed", `${path} is a folder`);
+    if (present?.isDirectory() === true) throw new RobotsError("ArtifactFailed", `${path} is a directory`);
     rmSync(target, { force: true });
     return this.#openNew(target, mode);
   }
@@ -68,7 +68,7 @@ export class TaskFolder {
     using folder = openBeneath(this.#dir, folderPath, { kind: "directory" });
     const target = `${folder.path}/${basename(path)}`;
     if (lstatSync(target, { throwIfNoEntry: false })?.isDirectory() === true) {
-      throw new RobotsError("InvalidTemplate", `${path} is a folder`);
+      throw new RobotsError("InvalidTemplate", `${path} is a directory`);
     }
     const draft = `${folder.path}/.${randomUUID()}`;
     try {
