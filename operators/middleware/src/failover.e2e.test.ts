@@ -4,7 +4,7 @@ import { Pod } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { changeCommands } from "./commands/changes.ts";
+import { changeCommands } from "./commands/changes/changes.ts";
 import { parseInfo } from "./agent/redis/resp-client.ts";
 import { type RedisEnvironment, startRedisEnvironment } from "./testing/redis-environment.ts";
 

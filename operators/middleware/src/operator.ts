@@ -18,7 +18,7 @@ import { Restore } from "./api/restore.ts";
 import { backupCommands } from "./commands/backup.ts";
 import { certificatesCommand } from "./commands/certificates.ts";
 import { listCommand } from "./commands/list.ts";
-import { changeCommands } from "./commands/changes.ts";
+import { changeCommands } from "./commands/changes/changes.ts";
 import { usersCommand } from "./commands/users.ts";
 import { transferCommand } from "./commands/transfer.ts";
 import { createAppController } from "./controllers/app/app.ts";

@@ -11,7 +11,7 @@ export { mergeConfiguration, type MergedConfiguration } from "./apply/merge-conf
 export type { ResetFields } from "./apply/reset-fields.ts";
 export { trackUpdate, trackUpdateInSteps } from "./apply/track-update.ts";
 export { groupSteps, runSteps, type Steps } from "./values/steps.ts";
-export { type AccessCheck, celAuthorizer, type CheckAccess } from "./cel/authorizer-library.ts";
+export { type AccessCheck, celAuthorizer, type CheckAccess } from "./cel/libraries/authorizer-library.ts";
 export { type CelExpression, compileExpression, toCel, type WantedType } from "./cel/expression.ts";
 export { type JsonPatchOperations, MutationCompiler } from "./cel/mutation-expression.ts";
 export { PolicyTypes } from "./cel/policy-types.ts";

@@ -6,6 +6,7 @@ export * from "./client/create-client.ts";
 export * from "./kubeconfig/inline-connection.ts";
 export * from "./transport/credentials.ts";
 export * from "./transport/http-transport.ts";
+export * from "./transport/observe-requests.ts";
 export type { Impersonation } from "./transport/impersonation.ts";
 export type { UpgradedConnection } from "./transport/http-upgrade.ts";
 export {

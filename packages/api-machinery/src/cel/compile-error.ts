@@ -1,4 +1,4 @@
-import { linearMatches } from "./string-library.ts";
+import { linearMatches } from "./libraries/string-library.ts";
 
 /** The parts of the CEL library's errors that locate a fault. */
 interface LibraryError {

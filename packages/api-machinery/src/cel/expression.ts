@@ -1,5 +1,5 @@
 import type { Environment } from "@marcbachmann/cel-js";
-import { authorizerType } from "./authorizer-library.ts";
+import { authorizerType } from "./libraries/authorizer-library.ts";
 import { compileErrorText, messageAt } from "./compile-error.ts";
 import { kubernetesEnvironment, withLinearMatches } from "./rule-program.ts";
 import { isUntypedField, literalPatternFault, untypedCallFault } from "./untyped-calls.ts";

@@ -1,12 +1,12 @@
 import type { Environment, Optional } from "@marcbachmann/cel-js";
 import type { Schema, ValidationRule } from "../schema/schema.ts";
-import { registerAuthorizerLibrary } from "./authorizer-library.ts";
+import { registerAuthorizerLibrary } from "./libraries/authorizer-library.ts";
 import { compileErrorText } from "./compile-error.ts";
 import { celEngine } from "./engine.ts";
-import { registerKubernetesLibrary } from "./kubernetes-library.ts";
-import { registerNetworkLibrary } from "./network-library.ts";
+import { registerKubernetesLibrary } from "./libraries/kubernetes-library.ts";
+import { registerNetworkLibrary } from "./libraries/network-library.ts";
 import { type CelType, declareCelType } from "./object-types.ts";
-import { linearMatches, registerStringLibrary } from "./string-library.ts";
+import { linearMatches, registerStringLibrary } from "./libraries/string-library.ts";
 import { literalPatternFault } from "./untyped-calls.ts";
 
 /** A compiled CEL rule. */

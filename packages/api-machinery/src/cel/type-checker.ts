@@ -1,6 +1,6 @@
 import type { Environment } from "@marcbachmann/cel-js";
 import type { Schema } from "../schema/schema.ts";
-import { authorizerType } from "./authorizer-library.ts";
+import { authorizerType } from "./libraries/authorizer-library.ts";
 import { messageAt } from "./compile-error.ts";
 import { declareCelType, reservedNames, type TypeRegistry } from "./object-types.ts";
 import { kubernetesEnvironment, withLinearMatches } from "./rule-program.ts";

@@ -1,5 +1,5 @@
 import { compilePattern } from "../schema/pattern.ts";
-import { linearMatches } from "./string-library.ts";
+import { linearMatches } from "./libraries/string-library.ts";
 
 /** A node of the CEL library's syntax tree, after its check. */
 interface Node {

@@ -1,10 +1,9 @@
 import { statusError } from "@keelson/api-machinery";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import type { ApiResponse } from "@keelson/api-machinery/transport";
-import { createClient } from "@keelson/client";
+import { createClient, observeRequests } from "@keelson/client";
 import { describe, expect, test } from "vitest";
 import { createManager } from "../manager/create-manager.ts";
-import { measuredTransport } from "./measured-transport.ts";
 import { createPrometheusMetrics } from "./prometheus-metrics.ts";
 import { readOf } from "../cache/cache.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
@@ -155,7 +154,7 @@ test("counts sizes of requests and responses, and retries by the previous respon
 
 test("a listener that throws does not affect the response", async () => {
   const api = new FakeApiServer();
-  const broken = measuredTransport(api, createVirtualClock(), () => {
+  const broken = observeRequests(api, createVirtualClock(), () => {
     throw new Error("no figures for you");
   });
   const client = createClient({ transport: broken, fieldManager: "test" });

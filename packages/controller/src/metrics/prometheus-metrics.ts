@@ -1,10 +1,11 @@
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
+import { observeRequests } from "@keelson/client";
 import type { Gauge, Registry } from "prom-client";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator } from "./accumulated-metrics.ts";
 import { CollectedMetrics } from "./collected-metrics.ts";
-import { measuredTransport, requestMeter, type RequestSeries } from "./measured-transport.ts";
 import type { CacheMetrics, ControllerMetrics, Metrics } from "./metrics.ts";
+import { requestMeter, type RequestSeries } from "./request-series.ts";
 import { webhookMetrics, type WebhookSeries } from "./webhook-metrics.ts";
 
 /** Metrics of the runtime under controller-runtime's names. */
@@ -107,7 +108,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   return {
     registry,
     controller: (name, maxConcurrent) => controllerMetrics(series, name, maxConcurrent, (read) => inProgress.set(name, read)),
-    measured: (transport, host) => measuredTransport(transport, clock, (request, outcome) => measure(request, host, outcome)),
+    measured: (transport, host) => observeRequests(transport, clock, (request, outcome) => measure(request, host, outcome)),
     watchCache: (read) => void caches.push(read),
     leading: (name, isLeader) => {
       leaseOf(name).leads.value = isLeader ? 1 : 0;

@@ -1,8 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { awaitObject, type CommandContext, formatResult, renderTable } from "@keelson/operator";
-import { App } from "../api/app.ts";
-import { describeReport } from "../controllers/plan/plan-report.ts";
-import { keyOf } from "./app-flags.ts";
+import { App } from "../../api/app.ts";
+import { describeReport } from "../../controllers/plan/plan-report.ts";
+import { keyOf } from "../app-flags.ts";
 
 /** `keelson app tasks`: shows the plan, and with `--watch` every change until it finishes. */
 export async function showTasks(context: CommandContext): Promise<number> {

@@ -5,7 +5,7 @@ import {
   dns1123SubdomainFaults,
   labelValueFaults,
   qualifiedNameFaults,
-} from "../values/names.ts";
+} from "../../values/names.ts";
 import {
   addQuantities,
   compareQuantities,
@@ -13,11 +13,11 @@ import {
   parseQuantity,
   type Quantity,
   subtractQuantities,
-} from "../values/quantity.ts";
-import { hasFormat } from "../schema/formats.ts";
-import { celEngine } from "./engine.ts";
-import { celEquals } from "./object-types.ts";
-import { CelError } from "./cel-error.ts";
+} from "../../values/quantity.ts";
+import { hasFormat } from "../../schema/formats.ts";
+import { celEngine } from "../engine.ts";
+import { celEquals } from "../object-types.ts";
+import { CelError } from "../cel-error.ts";
 
 /** Registers Kubernetes' CEL functions on lists, sets, quantities and named formats. */
 export function registerKubernetesLibrary(environment: Environment): void {

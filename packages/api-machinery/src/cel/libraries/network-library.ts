@@ -1,6 +1,6 @@
 import type { Environment } from "@marcbachmann/cel-js";
-import { Cidr, IpAddress, parseCidr, parseIp } from "./address.ts";
-import { CelError } from "./cel-error.ts";
+import { Cidr, IpAddress, parseCidr, parseIp } from "../address.ts";
+import { CelError } from "../cel-error.ts";
 
 /** Registers Kubernetes' CEL functions on addresses, networks and URLs. */
 export function registerNetworkLibrary(environment: Environment): void {

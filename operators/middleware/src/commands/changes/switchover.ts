@@ -1,5 +1,5 @@
 import type { CommandContext } from "@keelson/operator";
-import { annotations } from "../api/names.ts";
+import { annotations } from "../../api/names.ts";
 import { findGroup, requestOfGroup } from "./group-request.ts";
 
 /** `keelson app switchover`: hands the primary role of an App's Group to another Pod and waits for the result. */

@@ -1,6 +1,6 @@
 import type { Environment } from "@marcbachmann/cel-js";
-import { compilePattern } from "../schema/pattern.ts";
-import { CelError } from "./cel-error.ts";
+import { compilePattern } from "../../schema/pattern.ts";
+import { CelError } from "../cel-error.ts";
 
 /** The name that `matches` is registered under: cel-js has its own, with JavaScript's backtracking expressions. */
 export const linearMatches = "matchesPattern";

@@ -1,10 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandContext, formatResult } from "@keelson/operator";
-import { App } from "../api/app.ts";
-import { annotations } from "../api/names.ts";
-import { isAwaitingApproval } from "../controllers/plan/advance-plan.ts";
-import { keyOf } from "./app-flags.ts";
-import { awaitApp } from "./await-app.ts";
+import { App } from "../../api/app.ts";
+import { annotations } from "../../api/names.ts";
+import { isAwaitingApproval } from "../../controllers/plan/advance-plan.ts";
+import { keyOf } from "../app-flags.ts";
+import { awaitApp } from "../await-app.ts";
 
 interface ControlResult {
   readonly taskId: string;

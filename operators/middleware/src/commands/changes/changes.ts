@@ -1,13 +1,13 @@
 import { type CommandDefinition, outputFlag } from "@keelson/operator";
-import { namespaceFlag } from "./app-flags.ts";
-import { showConnection } from "./connect.ts";
+import { namespaceFlag } from "../app-flags.ts";
+import { showConnection } from "../connect.ts";
 import { approvePlan, controlTasks, holdChanges } from "./control.ts";
 import { showPlan } from "./plan.ts";
 import { requestRebuild, requestRestart } from "./restart.ts";
 import { requestSwitchover } from "./switchover.ts";
 import { showTasks } from "./tasks.ts";
-import { explain } from "./why.ts";
-import { withErrors } from "./with-errors.ts";
+import { explain } from "../why.ts";
+import { withErrors } from "../with-errors.ts";
 
 /** `keelson app plan | tasks | cancel | retry | pause | resume | approve | why | connect | switchover | restart | rebuild`. */
 export const changeCommands: readonly CommandDefinition[] = [

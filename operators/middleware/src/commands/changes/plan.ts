@@ -2,17 +2,17 @@ import { readFile } from "node:fs/promises";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandContext, formatResult, renderTable } from "@keelson/operator";
 import { parse } from "yaml";
-import { App } from "../api/app.ts";
-import { Component } from "../api/component.ts";
-import { Group } from "../api/group.ts";
-import { labels } from "../api/names.ts";
-import { certificateProblems } from "../controllers/certificates/certificate-problems.ts";
-import { planChanges, warningsOf } from "../controllers/plan/plan-changes.ts";
-import { validateApp } from "../controllers/plan/validate-app.ts";
-import { predictTasks } from "../controllers/plan/predict-tasks.ts";
-import { suppressTasks } from "../controllers/plan/suppress-tasks.ts";
-import { keyOf } from "./app-flags.ts";
-import { pluginOf } from "./find-plugin.ts";
+import { App } from "../../api/app.ts";
+import { Component } from "../../api/component.ts";
+import { Group } from "../../api/group.ts";
+import { labels } from "../../api/names.ts";
+import { certificateProblems } from "../../controllers/certificates/certificate-problems.ts";
+import { planChanges, warningsOf } from "../../controllers/plan/plan-changes.ts";
+import { validateApp } from "../../controllers/plan/validate-app.ts";
+import { predictTasks } from "../../controllers/plan/predict-tasks.ts";
+import { suppressTasks } from "../../controllers/plan/suppress-tasks.ts";
+import { keyOf } from "../app-flags.ts";
+import { pluginOf } from "../find-plugin.ts";
 
 /** `keelson app plan`: shows the tasks of a change, planned by the same function as in the controller. */
 export async function showPlan(context: CommandContext): Promise<number> {

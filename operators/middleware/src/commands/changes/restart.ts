@@ -1,5 +1,5 @@
 import type { CommandContext } from "@keelson/operator";
-import { annotations } from "../api/names.ts";
+import { annotations } from "../../api/names.ts";
 import { findGroup, requestOfGroup } from "./group-request.ts";
 
 /** `keelson app restart`: restarts the Pods of an App one by one and waits until they are in sync. */

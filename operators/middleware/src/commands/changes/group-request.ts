@@ -1,9 +1,9 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { awaitObject, type CommandContext, formatResult } from "@keelson/operator";
-import { App } from "../api/app.ts";
-import { Group } from "../api/group.ts";
-import { annotations, labels } from "../api/names.ts";
-import { keyOf } from "./app-flags.ts";
+import { App } from "../../api/app.ts";
+import { Group } from "../../api/group.ts";
+import { annotations, labels } from "../../api/names.ts";
+import { keyOf } from "../app-flags.ts";
 
 /** A request to the controller of a Group by an annotation. */
 export interface GroupRequest {
