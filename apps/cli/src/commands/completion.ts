@@ -50,13 +50,14 @@ async function candidatesFor(expected: Expected, prefix: string): Promise<readon
   }
 }
 
-/** The kind that an argument names: `ROBOT` a Robot, and `NAME` the first kind of the operator. */
+/** The kind that an argument names: `ROBOT` and `ROBOTS` are names of Robots, `NAME` and `NAMES` those of the first kind of the operator. */
 async function kindOf(group: string, argument: string): Promise<ResourceType | undefined> {
   const entry = operatorEntries.find(({ name }) => name === group);
   if (entry === undefined) return undefined;
   const { resources } = await entry.load();
-  if (argument === "NAME") return resources[0];
-  return resources.find(({ kind }) => kind.toUpperCase() === argument);
+  const singular = argument.replace(/S$/, "");
+  if (singular === "NAME") return resources[0];
+  return resources.find(({ kind }) => kind.toUpperCase() === singular);
 }
 
 async function namesOf(type: ResourceType): Promise<readonly Candidate[]> {

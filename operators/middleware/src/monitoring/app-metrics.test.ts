@@ -6,7 +6,8 @@ import type { BackupSchedule } from "../api/backup-schedule.ts";
 import type { Group } from "../api/group.ts";
 import { coldChange, hot, provisioned } from "../testing/simulated-app.ts";
 import { appAlerts, appPanels, appVariables } from "./app-monitoring.ts";
-import { appMetricNames, appMetrics, type PodFigures } from "./app-metrics.ts";
+import { appMetricNames, appMetrics } from "./app-metrics.ts";
+import type { PodFigures } from "./replication-lag.ts";
 
 const namesIn = (text: string): readonly string[] => [...new Set(text.match(/keelson_middleware_\w+/g))];
 

@@ -8,13 +8,7 @@ import type { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
 import { isLogLost, type LogStatus } from "../controllers/schedule/log-decision.ts";
 import { currentTasks } from "../controllers/app/app-status.ts";
-
-/** State of a Pod as its agent reports it for a scrape. */
-export interface PodFigures {
-  readonly role: string;
-  /** Replication offset: how much of the primary's data the Pod has. */
-  readonly offset?: number;
-}
+import { type PodFigures, replicationLag } from "./replication-lag.ts";
 
 /** An App whose metrics are exported. */
 export interface MonitoredApp {
@@ -101,12 +95,7 @@ const definitions: Readonly<Record<string, Definition>> = {
   keelson_middleware_replication_lag_bytes: {
     help: "Lag of the replica behind the primary in bytes",
     type: "gauge",
-    read: eachPod((pod, pods, group) => {
-      const [own, primary] = [pods.get(pod), pods.get(group.status?.primary?.pod ?? "")];
-      if (own?.role !== "replica" || own.offset === undefined || primary?.offset === undefined) return undefined;
-      // The offsets are read one after the other.
-      return Math.max(primary.offset - own.offset, 0);
-    }),
+    read: eachPod((pod, pods, group) => replicationLag(pods.get(pod), pods.get(group.status?.primary?.pod ?? ""))),
   },
   keelson_middleware_restarts_total: {
     help: "Pods of the group that the operator has restarted",

@@ -10,7 +10,8 @@ import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
 import { type AgentAccess, findAgentAccess } from "../controllers/agent-access.ts";
-import { appMetrics, groupLabels, type MonitoredApp, type PodFigures } from "./app-metrics.ts";
+import { appMetrics, groupLabels, type MonitoredApp } from "./app-metrics.ts";
+import type { PodFigures } from "./replication-lag.ts";
 import { type MonitoredPod, ProgramMetricsReader } from "./program-metrics-reader.ts";
 
 /** Exports the metrics of Apps with `spec.monitoring.enabled` at the operator's `/metrics`. Only the leader does, so that no value is exported twice. */

@@ -4,13 +4,21 @@ import { showConnection } from "../connect.ts";
 import { approvePlan, controlTasks, holdChanges } from "./control.ts";
 import { showPlan } from "./plan.ts";
 import { requestRebuild, requestRestart } from "./restart.ts";
+import { showStatus } from "./status.ts";
 import { requestSwitchover } from "./switchover.ts";
 import { showTasks } from "./tasks.ts";
 import { explain } from "../why.ts";
 import { withErrors } from "../with-errors.ts";
 
-/** `keelson app plan | tasks | cancel | retry | pause | resume | approve | why | connect | switchover | restart | rebuild`. */
+/** `keelson app status | plan | tasks | cancel | retry | pause | resume | approve | why | connect | switchover | restart | rebuild`. */
 export const changeCommands: readonly CommandDefinition[] = [
+  {
+    name: "status",
+    description: "show the Pods of an App with their roles, versions and replication lag",
+    args: ["NAME"],
+    flags: [namespaceFlag, outputFlag],
+    run: (context) => withErrors(context, showStatus),
+  },
   {
     name: "plan",
     description: "show the tasks that a change to an App would execute, and what they restart",
