@@ -4,7 +4,7 @@ import { showConnection } from "../connect.ts";
 import { approvePlan, controlTasks, holdChanges } from "./control.ts";
 import { showPlan } from "./plan.ts";
 import { requestRebuild, requestRestart } from "./restart.ts";
-import { showStatus } from "./status.ts";
+import { showStatus } from "../status.ts";
 import { requestSwitchover } from "./switchover.ts";
 import { showTasks } from "./tasks.ts";
 import { explain } from "../why.ts";
