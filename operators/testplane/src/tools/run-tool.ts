@@ -1,13 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import { type Connection, createClient, createHttpTransport } from "@keelson/client";
-import type { PodSelection } from "../api/tool-actions.ts";
-import { type ChosenPod, choosePod } from "./choose-pod.ts";
-import { execInPod } from "./exec-tool.ts";
-import { sendHttp } from "./http-tool.ts";
-import { readLogs } from "./logs-tool.ts";
-import { forwardPort } from "./port-forward-tool.ts";
+import type { Connection } from "@keelson/client";
 import { ToolError } from "./tool-error.ts";
-import type { ToolAction, ToolPlan } from "./tool-plan.ts";
+import type { ToolPlan } from "./tool-plan.ts";
 import type { ToolReport, ToolResult } from "./tool-report.ts";
 
 /** Inputs of {@link runTool}. */
@@ -49,32 +43,13 @@ const graceMs = 500;
 const failures = { http: "NoResponse", logs: "LogsFailed", exec: "ExecFailed", portForward: "PortForwardFailed" } as const;
 
 async function perform(run: ToolRun): Promise<ToolResult> {
-  const { plan, clock, signal } = run;
+  const { plan, clock, signal, connection } = run;
   const { action, ...limits } = plan;
-  if (action.kind === "http") return sendHttp({ request: action.http, ...limits, clock, signal });
-  const connection = await run.connection();
-  if (connection === undefined) throw new ToolError("Forbidden", "this Pod has no credentials for the API server");
-  const transport = createHttpTransport({ ...connection.transport, clock });
-  const client = createClient({ transport, fieldManager: "keelson-test-tool", clock });
-  const allowsEnded = action.kind === "logs";
-  try {
-    const choice = { client, selection: selectionOf(action), allowsEnded, ...limits, clock, signal };
-    const pod: ChosenPod = await choosePod(choice);
-    switch (action.kind) {
-      case "logs":
-        return await readLogs({ client, pod, logs: action.logs, ...limits, clock, signal });
-      case "exec":
-        return await execInPod({ connection: connection.transport, pod, exec: action.exec, signal });
-      case "portForward":
-        return await forwardPort({ transport, pod, portForward: action.portForward, ...limits, clock, signal });
-    }
-  } finally {
-    await client.close();
+  // Each action loads only what it needs, because a program starts for every step.
+  if (action.kind === "http") {
+    const { sendHttp } = await import("./http-tool.ts");
+    return sendHttp({ request: action.http, ...limits, clock, signal });
   }
-}
-
-function selectionOf(action: Exclude<ToolAction, { kind: "http" }>): PodSelection {
-  const { pod, labelSelector } =
-    action.kind === "logs" ? action.logs : action.kind === "exec" ? action.exec : action.portForward;
-  return { ...(pod === undefined ? {} : { pod }), ...(labelSelector === undefined ? {} : { labelSelector }) };
+  const { performOnPod } = await import("./pod-action.ts");
+  return performOnPod({ action, ...limits, clock, signal, connection });
 }

@@ -1,5 +1,4 @@
 import { systemClock } from "@keelson/api-machinery/time";
-import { inClusterConnection } from "@keelson/client";
 import { runTool } from "./run-tool.ts";
 import type { ToolPlan } from "./tool-plan.ts";
 import { reportLine } from "./tool-report.ts";
@@ -16,6 +15,7 @@ if (plan === null) {
 }
 const stop = new AbortController();
 for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort());
-const report = await runTool({ plan, clock: systemClock, signal: stop.signal, connection: () => inClusterConnection() });
+const connection = async () => (await import("@keelson/client")).inClusterConnection();
+const report = await runTool({ plan, clock: systemClock, signal: stop.signal, connection });
 await new Promise<void>((resolve) => process.stdout.write(`${reportLine(report)}\n`, () => resolve()));
 process.exit(0);
