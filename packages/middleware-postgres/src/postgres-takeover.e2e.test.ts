@@ -105,6 +105,29 @@ describe("a takeover", { timeout: 300_000 }, () => {
     }
   });
 
+  it.each(["main process", "checkpointer"])("can follow the end of a server whose %s is stopped", async (name) => {
+    const pods = await servers.start(1);
+    const [primary] = pods;
+    if (primary === undefined) throw new Error("start: returned no Pod");
+    try {
+      await primary.engine.assign({ role: "primary", primaryHost: primary.host, epoch: 1 });
+      const ofChild = [["SELECT pid FROM pg_stat_activity WHERE backend_type = $1", name]] as const;
+      const [child] = ((await primary.run(ofChild)) ?? []) as readonly { readonly pid: string }[];
+      process.kill(Number(child?.pid ?? (await primary.engine.role()).info["pid"]), "SIGSTOP");
+      let end: string | undefined;
+      void primary.engine.ended.then((message) => (end = message));
+      // The agent asks for the role every half second.
+      const ended = () =>
+        primary.engine.role().then(
+          () => end,
+          () => end,
+        );
+      await expect.poll(ended, { interval: 500 }).toBeDefined();
+    } finally {
+      await servers.stop(pods);
+    }
+  });
+
   it("does not wait for a replica that does not respond", async () => {
     const pods = await startGroup();
     const [primary, chosen, other] = pods;

@@ -97,6 +97,13 @@ describe("the agents of a Group", () => {
     expect(group.writable()).toEqual(["p-2"]);
   });
 
+  it("elect a replica with the vote of an agent whose own program does not answer", async () => {
+    group.member(1).program.isSilent = true;
+    group.isolate(0);
+    await group.run(10_000);
+    expect(group.writable()).toEqual(["p-2"]);
+  });
+
   it.each([0, 1_000, 5_000])("replace a primary that is cut off %i ms after they became members", async (afterMs) => {
     const fresh = new SimulatedGroup(3);
     await fresh.start(afterMs);

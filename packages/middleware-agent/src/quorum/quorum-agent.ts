@@ -3,6 +3,7 @@ import { type Acquired, acquireLease } from "./acquire-lease.ts";
 import { standDelayMs } from "./candidacy.ts";
 import { dutyOf, type ProgramView } from "./duty.ts";
 import type { QuorumOptions } from "./quorum-options.ts";
+import { inTime } from "./in-time.ts";
 import { TurnTimer } from "./turn-timer.ts";
 import { isForming } from "./formation.ts";
 import { followLeader } from "./follow-leader.ts";
@@ -17,6 +18,8 @@ import type { PeerRequest } from "./peers.ts";
 const [settledMs, unsettledMs] = [500, 150];
 /** While a controller is connected it leads a failover, and the agents wait for it this long. */
 const deferenceMs = 3_000;
+/** Shorter than the time in which agents expect an answer. */
+const lookTimeoutMs = 400;
 /**
  * Holds the lease of a Pod: renews it while the Pod is the primary, fences the program if the lease cannot be renewed, stands for
  * election if the primary has failed, and follows the Pod that was elected. All decisions are in {@link dutyOf} and `lease.ts`.
@@ -92,8 +95,8 @@ export class QuorumAgent {
 
   /** Answers the request of an agent. */
   async answer(request: PeerRequest): Promise<LeaseAnswer> {
-    // A candidate is compared with the data of this moment.
-    if (request.kind === "stand") await this.#look();
+    // A candidate is compared with the data of this moment. A program that does not answer must not keep its agent from voting.
+    if (request.kind === "stand") await inTime(this.#options.clock, lookTimeoutMs, this.#look());
     const answer = await this.#keeper.answer(request, this.#offset);
     const isNamed = request.kind === "release" && request.successor === this.#options.self;
     if (isNamed && this.#keeper.state.promised?.holder === this.#options.self) {

@@ -14,6 +14,8 @@ class SimulatedProgram implements FencedEngine {
   epoch = 1;
   offset = 100;
   isUp = true;
+  /** Whether it does not answer, as while it is frozen. */
+  isSilent = false;
   isFenced_ = false;
   guardAt: number | undefined;
   readonly #host: string;
@@ -31,6 +33,7 @@ class SimulatedProgram implements FencedEngine {
   start = (): Promise<void> => Promise.resolve();
 
   async role(): Promise<EngineRole> {
+    if (this.isSilent) return new Promise(() => undefined);
     if (!this.isUp) throw new Error("the program does not respond");
     const primary = this.#group.programAt(this.primaryHost);
     const isInSync = this.role_ !== "replica" || (primary?.isUp === true && !this.#group.isCut(this.#host, this.primaryHost));

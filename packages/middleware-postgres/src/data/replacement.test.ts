@@ -6,8 +6,9 @@ import { observeState } from "../server/server-state.ts";
 
 const recovering = new PostgresError("Refused", "the database system is starting up");
 
-function createServer(): { readonly isRunning: boolean; readonly connection: LocalConnection } {
-  return { isRunning: true, connection: new LocalConnection({ host: "/none", port: 1, password: "", timeoutMs: 1_000 }) };
+function createServer(): Parameters<typeof observeState>[0] {
+  const connection = new LocalConnection({ host: "/none", port: 1, password: "", timeoutMs: 1_000 });
+  return { isRunning: true, connection, verify: () => Promise.resolve() };
 }
 
 test("a server is queried again once the replacement of its data has taken too long", async () => {

@@ -4,20 +4,22 @@ import { sleep } from "@keelson/api-machinery/time";
 import { AgentError, type EngineOptions, killProcessesIn, type Outcome, ServerProcess } from "@keelson/middleware-agent";
 import { cloneData, rewindData } from "../data/copy-data.ts";
 import { endLeftovers } from "./leftovers.ts";
-import { LocalConnection, PostgresError } from "./postgres-client.ts";
+import { awaitReady } from "./await-ready.ts";
+import { LocalConnection } from "./postgres-client.ts";
 import type { Login } from "./peer-connection.ts";
 import type { Upstream } from "./postgres-config.ts";
 import { initializeData } from "../data/initialize-data.ts";
 import { majorOf } from "./installation.ts";
 import { requireTool } from "./run-tool.ts";
 import { ServerConfig, type StartMode } from "./server-config.ts";
+import { stateOfProcess } from "./process-state.ts";
+import { openSession, SessionProbe } from "./session-probe.ts";
+import { StoppedProcesses } from "./stopped-processes.ts";
 import { ServerFiles } from "./server-files.ts";
 
 /** `endingStartMs`: time that a start has once its Pod ends. */
-const [startTimeoutMs, endingStartMs, reloadTimeoutMs, statementTimeoutMs] = [60_000, 5_000, 10_000, 10_000];
+const [endingStartMs, reloadTimeoutMs, statementTimeoutMs] = [5_000, 10_000, 10_000];
 const pollMs = 20;
-/** Error code of a server that starts or recovers. */
-const startingUp = "57P03";
 
 /** The files and the process of one PostgreSQL server. It can be started and stopped repeatedly, and decides nothing. */
 export class PostgresServer {
@@ -34,6 +36,9 @@ export class PostgresServer {
   /** When the guard kills a server that accepts writes, by the clock. */
   #guardDeadline: number | undefined;
   readonly #config: ServerConfig;
+  readonly #stopped: StoppedProcesses;
+  readonly #sessions: SessionProbe;
+  #writers: readonly number[] = [];
   /** The command of the running server. */
   #loadedArchiveCommand: string | undefined;
   /** Version of the programs. */
@@ -48,7 +53,9 @@ export class PostgresServer {
     this.files = new ServerFiles(options);
     this.#config = new ServerConfig(options, this.files);
     const { port, password } = options;
+    this.#stopped = new StoppedProcesses({ ...options, stateOf: stateOfProcess, end: () => this.#process?.kill() });
     this.connection = new LocalConnection({ host: this.files.path("run"), port, password, timeoutMs: statementTimeoutMs });
+    this.#sessions = new SessionProbe(options.clock, () => openSession(this.connection.address));
   }
 
   /** The parameters of the App. */
@@ -143,6 +150,8 @@ export class PostgresServer {
       killsChildren: true,
       ...(this.files.user && { user: this.files.user }),
     });
+    this.#writers = [];
+    this.#sessions.reset();
     this.#pid = child.start(["-D", this.files.data.path, "-c", `config_file=${this.#config.file}`], this.files.home);
     this.#process = child;
     this.#cleaning = child.exited.then(() => killProcessesIn([this.files.data.path], clock));
@@ -150,7 +159,7 @@ export class PostgresServer {
     const deadline = mode.isStandby ? undefined : this.#guardDeadline;
     child.guard(deadline === undefined ? undefined : deadline - clock.monotonic());
     try {
-      await this.#waitUntilReady(child, signal);
+      await awaitReady(child, { clock, connection: this.connection, endsBy: () => this.#endsBy, signal });
       await this.files.data.markComplete();
     } catch (error) {
       this.#process = undefined;
@@ -254,6 +263,16 @@ export class PostgresServer {
     return outcome;
   }
 
+  /**
+   * Ends the server if its main process, or one of those that write its log and its data, is stopped. Rejects with a `PostgresError` if it
+   * does not answer new sessions.
+   */
+  async verify(writers = this.#writers): Promise<void> {
+    this.#writers = writers;
+    if (this.#pid !== undefined) await this.#stopped.check([this.#pid, ...writers]);
+    await this.#sessions.require();
+  }
+
   guard(timeoutMs: number | undefined): void {
     this.#guardDeadline = timeoutMs === undefined ? undefined : this.#options.clock.monotonic() + timeoutMs;
     this.#process?.guard(timeoutMs);
@@ -277,23 +296,5 @@ export class PostgresServer {
 
   #writeMode(mode: StartMode): Promise<void> {
     return this.#config.write(mode, { isStarting: !this.isRunning });
-  }
-
-  async #waitUntilReady(child: ServerProcess, signal: AbortSignal | undefined): Promise<void> {
-    const { clock } = this.#options;
-    for (let deadline = clock.monotonic() + startTimeoutMs; ; await sleep(clock, pollMs)) {
-      if (child.failure !== undefined) throw new AgentError("ProgramExited", child.failure);
-      try {
-        await this.connection.one("SELECT 1");
-        return;
-      } catch (error) {
-        signal?.throwIfAborted();
-        if (!(error instanceof PostgresError)) throw error;
-        // It recovers, which takes as long as its log needs.
-        if (error.sqlState === startingUp) deadline = clock.monotonic() + startTimeoutMs;
-        // A Pod that ends waits only for a short start, such as that of a switchover.
-        if (clock.monotonic() > Math.min(deadline, this.#endsBy)) throw error;
-      }
-    }
   }
 }

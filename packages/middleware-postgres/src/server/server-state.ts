@@ -18,6 +18,8 @@ export const logTimeline =
 /** The state of a running server. */
 export interface ServerState {
   readonly pid: string;
+  /** The processes that write its log and its data. */
+  readonly writers: readonly number[];
   readonly isStandby: boolean;
   /** End of the log that is on disk, in bytes. */
   readonly position: number;
@@ -37,6 +39,8 @@ export interface ServerState {
 export async function readState(connection: LocalConnection): Promise<ServerState> {
   const row = await connection.one(
     `SELECT pg_is_in_recovery()::text AS standby, split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid,
+       (SELECT string_agg(pid::text, ' ') FROM pg_stat_activity
+         WHERE backend_type IN ('checkpointer', 'walwriter', 'background writer', 'startup', 'walreceiver')) AS writers,
        greatest((SELECT timeline_id FROM pg_control_checkpoint()), ${logTimeline})::text AS timeline,
        (CASE WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0')
          ELSE pg_current_wal_flush_lsn() END - '0/0')::text AS position,
@@ -49,6 +53,7 @@ export async function readState(connection: LocalConnection): Promise<ServerStat
   );
   return {
     pid: row["pid"] ?? "",
+    writers: (row["writers"] ?? "").split(" ").filter(Boolean).map(Number),
     isStandby: row["standby"] === "true",
     position: Number(row["position"]),
     timeline: row["timeline"] ?? "",
@@ -65,12 +70,16 @@ export async function readState(connection: LocalConnection): Promise<ServerStat
  * recover its data. Rejects with a `PostgresError`.
  */
 export async function observeState(
-  { isRunning, connection }: Pick<PostgresServer, "isRunning" | "connection">,
+  server: Pick<PostgresServer, "isRunning" | "connection" | "verify">,
   replacement: Pick<Replacement, "isUnderWay" | "isOnTime">,
 ): Promise<ServerState | undefined> {
-  if (replacement.isOnTime || !isRunning) return undefined;
+  if (replacement.isOnTime || !server.isRunning) return undefined;
   try {
-    return await readState(connection);
+    // Before the query, which a stopped server may not answer.
+    await server.verify();
+    const state = await readState(server.connection);
+    await server.verify(state.writers);
+    return state;
   } catch (error) {
     // The load began meanwhile and closed the connection, or it takes too long.
     if (replacement.isUnderWay) return undefined;

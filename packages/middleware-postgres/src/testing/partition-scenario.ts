@@ -131,7 +131,9 @@ try {
     await follows(pod, first);
   }
   const members = pods.map(({ name, host }) => ({ name, host }));
-  for (const pod of pods.toReversed()) await call(pod, { method: "SetMembers", key: "m1", members, maxLagBytes: 0 });
+  const setMembers = (pod) => call(pod, { method: "SetMembers", key: "m1", members, maxLagBytes: 0 });
+  // The primary is the last one, and repeats until a majority has granted its lease.
+  for (const pod of pods.toReversed()) await until(pod.name + " is a member", () => setMembers(pod).then(() => true));
   for (const pod of pods) await until(pod.name + " votes", async () => (await roleOf(pod))?.members === "m1");
   await query(first.host, "CREATE TABLE rows (id text PRIMARY KEY)");
   const set = async (hash, more) => {
