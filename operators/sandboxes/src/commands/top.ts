@@ -47,6 +47,8 @@ export const topCommand: CommandDefinition = {
           isWatch && isJson
             ? `${JSON.stringify(toJson(UsageReportSchema, shown))}\n`
             : formatResult(context, toJson(UsageReportSchema, shown), () => describe(shown, namespace, allNamespaces));
+        // What is missing is reported below.
+        if (args.length > 0 && items.length === 0 && !isJson) continue;
         if (!stdout.write(isFirst || isJson ? text : `\n${text}`)) await once(stdout, "drain");
         isFirst = false;
       }

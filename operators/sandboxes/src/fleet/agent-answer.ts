@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { FileResult } from "../files/file-operations.ts";
 import type { FolderReport } from "../files/folder-changes.ts";
-import { agentStatusInSteps, fileResultOf, folderLineOf } from "../protocol/agent-answers.ts";
+import { agentStatusInSteps, fileResultInSteps, fileResultOf, folderLineOf } from "../protocol/agent-answers.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import type { AgentStatus } from "../protocol/protocol.ts";
 import { parseJsonInSteps } from "./json-in-steps.ts";
-import type { StatusOptions } from "./report-budget.ts";
+import type { Pause, StatusOptions } from "./report-budget.ts";
 
 /** Maximum length of a line of a stream. */
 const maxLineBytes = 8 << 20;
@@ -28,9 +28,12 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** The result of a file operation: in the header `fileResultHeader` if the body is data, else in the body. Throws `InvalidAnswer`. */
-export function fileAnswerOf(content: Buffer, header: string | undefined): FileResult {
-  if (header === undefined) return fileResultOf(parseJson(content.toString("utf8")));
+/**
+ * The result of a file operation: in the header `fileResultHeader` if the body is data, else in the body, which is read with `pause` between its
+ * steps: the sandbox chooses the names of its files. Rejects with `InvalidAnswer`.
+ */
+export async function fileAnswerOf(content: Buffer, header: string | undefined, pause: Pause): Promise<FileResult> {
+  if (header === undefined) return fileResultInSteps(await parseJsonInSteps(content.toString("utf8"), pause), pause);
   let text = "";
   try {
     text = decodeURIComponent(header);

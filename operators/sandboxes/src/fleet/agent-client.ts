@@ -25,7 +25,7 @@ import {
 import { answerFailure, userFailure } from "./agent-failure.ts";
 import { fileAnswerOf, parseJson, readBytes, readFolderReports, readLogBytes, readStatuses, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
-import { type AgentBudget, ReportBudget, type StatusOptions } from "./report-budget.ts";
+import { type AgentBudget, createPause, ReportBudget, type StatusOptions } from "./report-budget.ts";
 
 /** How to reach an agent. */
 export interface AgentAddress {
@@ -148,7 +148,7 @@ class HttpsAgentClient implements AgentClient {
       body: data ?? new Uint8Array(),
     });
     if (status !== 200) throw answerFailure(this.#url, status, content.toString("utf8"));
-    return fileAnswerOf(content, header(fileResultHeader));
+    return fileAnswerOf(content, header(fileResultHeader), createPause(this.#clock));
   }
 
   async watchFiles(

@@ -12,6 +12,17 @@ const stepMs = 5;
 /** Lets others run if a step has taken long enough. Undefined if it has not. */
 export type Pause = () => Promise<void> | undefined;
 
+/** Lets others run whenever a step has taken long enough. */
+export function createPause(clock: Clock): Pause {
+  let from = clock.monotonic();
+  return () =>
+    clock.monotonic() - from < stepMs
+      ? undefined
+      : nextTurn().then(() => {
+          from = clock.monotonic();
+        });
+}
+
 /** Time that was spent, and is paid for by waiting. */
 class Debt {
   readonly #clock: Clock;

@@ -7,6 +7,7 @@ import {
   agentStatusOf,
   createAnswerOf,
   execEndOf,
+  fileResultInSteps,
   fileResultOf,
   folderLineOf,
   processResultOf,
@@ -123,10 +124,25 @@ describe("an answer of an agent", () => {
     }
   });
 
-  it.each(["..", ".", "", "../../.bashrc", "a/b", "a\0b"])("cannot name a file outside the listed directory: %j", (name) => {
-    expect(() => fileResultOf({ entries: [{ ...file, name }] })).toThrow(AgentError);
-    expect(() => fileResultOf({ info: { ...file, name } })).toThrow(AgentError);
+  it("lists files in steps", async () => {
+    let pauses = 0;
+    const pause = (): undefined => void (pauses += 1);
+    const entries = Array.from({ length: 100 }, (_, index) => ({ ...file, name: String(index) }));
+    expect(await fileResultInSteps({ entries, later: 1 }, pause)).toEqual({ entries });
+    expect(pauses).toBe(100);
+    expect(await fileResultInSteps({ info: file }, pause)).toEqual({ info: file });
+    for (const value of [null, { entries: 5 }, { entries: [null] }, { info: null }, { entries, inode: -1 }])
+      await expect(fileResultInSteps(value, pause)).rejects.toThrow(AgentError);
   });
+
+  it.each(["..", ".", "", "../../.bashrc", "a/b", "a\0b"])(
+    "cannot name a file outside the listed directory: %j",
+    async (name) => {
+      await expect(fileResultInSteps({ entries: [{ ...file, name }] }, () => undefined)).rejects.toThrow(AgentError);
+      expect(() => fileResultOf({ entries: [{ ...file, name }] })).toThrow(AgentError);
+      expect(() => fileResultOf({ info: { ...file, name } })).toThrow(AgentError);
+    },
+  );
 
   it("cannot control a terminal, or fill the objects that its texts are written to", () => {
     const [read] = agentStatusOf({

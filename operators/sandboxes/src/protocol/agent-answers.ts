@@ -145,6 +145,21 @@ const inode: Check<Inode | undefined> = (value) =>
 /** Checks the result of a file operation, without its data. Throws `InvalidAnswer`. */
 export const fileResultOf = (value: unknown): Omit<FileResult, "data"> => readAnswer(() => checkFile(value));
 
+/** Like {@link fileResultOf}, with a call of `pause` before each entry, whose promise is awaited. Rejects with `InvalidAnswer`. */
+export async function fileResultInSteps(
+  value: unknown,
+  pause: () => Promise<void> | undefined,
+): Promise<Omit<FileResult, "data">> {
+  try {
+    const { entries } = checkEntryList(value);
+    const rest = checkFile(entries === undefined ? value : { ...Object(value), entries: undefined });
+    return entries === undefined ? rest : { ...rest, entries: await itemsInSteps("entries", entry, entries, pause) };
+  } catch (error) {
+    return asInvalidAnswer(error);
+  }
+}
+
+const checkEntryList = object({}, { entries: list<unknown>((value) => value, maxEntries) });
 const checkFile: Check<Omit<FileResult, "data">> = object({}, { info: file, entries: list(entry, maxEntries), inode });
 
 const change = object(

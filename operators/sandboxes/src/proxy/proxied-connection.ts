@@ -9,9 +9,19 @@ export interface Answer {
   readonly first?: Buffer;
 }
 
-/** Rejects if the connection ends without a response. */
+/** Maximum number of informational responses. Nothing takes them, so an endless series would be read without a pause. */
+const maxInformational = 16;
+
+/** Rejects if the connection ends without a response, or has more informational ones than {@link maxInformational}. */
 export function answerOf(sent: ClientRequest): Promise<Answer> {
   return new Promise((resolve, reject) => {
+    let informational = 0;
+    sent.on("information", () => {
+      informational += 1;
+      if (informational <= maxInformational) return;
+      reject(new ProxyError(502, `the sandbox sent more than ${maxInformational} informational responses`));
+      sent.destroy();
+    });
     sent.once("upgrade", (answer, target, first) => resolve({ answer, target, first }));
     sent.once("response", (answer) => resolve({ answer }));
     sent.once("error", reject);

@@ -40,6 +40,7 @@ beforeEach(async () => {
   program = createServer((incoming, response) => {
     received.push(incoming);
     if (incoming.url === "/hold") return;
+    if (incoming.url === "/hints") return void incoming.socket.write("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100));
     if (incoming.url === "/switch")
       return void incoming.socket.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
     response.setHeader("clear-site-data", '"cookies"');
@@ -292,6 +293,7 @@ describe("the proxy to ports of sandboxes", () => {
 
   it("rejects an answer that switches protocols without a request to do so", async () => {
     expect((await fetchRaw("/switch", { headers: { cookie } })).status).toBe(502);
+    expect((await fetchRaw("/hints", { headers: { cookie } })).status).toBe(502);
   });
 
   it("closes connections of rejected upgrades, even if the client keeps its end open", async () => {

@@ -74,6 +74,24 @@ describe("a sandbox", () => {
     else expect([output, /fork/i.test(errors)]).toEqual(["", true]);
   });
 
+  it("is measured, with its limits", async () => {
+    const claim = { claimUid: "", claimName: "one", namespace: "default" };
+    await manager.create({ sandboxId, ...claim, image: "host", command: ["sleep", "600"] });
+    const program = driver.get(sandboxId);
+    const write = ["sh", "-c", "head -c 5000000 /dev/zero >/work/one; head -c 1000000 /dev/zero >/tmp/two"] as const;
+    const session = await program?.exec({ command: write });
+    session?.stdin.end();
+    expect(await session?.exited()).toMatchObject({ exitCode: 0 });
+    const { applied = {} } = program?.limits ?? {};
+    const [usage] = await manager.usages.measure();
+    expect(usage).toMatchObject({ sandboxId, pids: expect.any(Number), memoryBytes: expect.any(Number) });
+    expect(usage?.limits.pids).toBe(applied.pids);
+    if (applied.diskBytes === undefined) return expect(usage?.diskBytes).toBeUndefined();
+    expect(usage?.limits.diskBytes).toBe(2 * applied.diskBytes);
+    expect(usage?.diskBytes).toBeGreaterThan(6_000_000);
+    expect(usage?.diskBytes).toBeLessThan(7_000_000);
+  });
+
   it("is killed above its memory limit", async () => {
     // Without the limit it stops by itself at 200 MB.
     const [program, exited] = await runToEnd("head -c 200000000 /dev/zero | tail -c 200000000 >/dev/null", { memory: "48Mi" });
