@@ -27,9 +27,9 @@ const { values: flags } = parseArgs({
 const root = new URL("../", import.meta.url);
 const inside = "KEELSON_FAULTS_NAMESPACE";
 if (process.env[inside] === undefined) {
-  // All processes and networks end with the namespaces.
+  // All processes and networks end with the namespaces. The shell reaps processes whose parents have been killed.
   const namespaces = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
-  const prepare = ["sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec "$@"', "sh"];
+  const prepare = ["sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && { "$@" & wait $!; }', "sh"];
   const command = [...namespaces, ...prepare, process.execPath, ...process.argv.slice(1)];
   const child = spawn("unshare", command, { stdio: "inherit", env: { ...process.env, [inside]: "true" } });
   const [code] = await once(child, "exit");

@@ -67,7 +67,7 @@ const listeners: readonly ListenerDescription[] = [
     name: "Admission webhook of middleware",
     address: "a free port of `127.0.0.1`; in a cluster port 9443 of the operator's Pod",
     authentication:
-      "TLS; under `keelson up` the client certificate of the API server. In a cluster none, unless `--webhook-client-ca` is set: kube-apiserver presents a certificate only if it is configured to",
+      "TLS; under `keelson up` the client certificate of the API server. In a cluster a secret key in the path under which the webhook is registered, or with `--webhook-client-ca` a client certificate, which kube-apiserver presents only if it is configured to",
     permissions: "check the ConfigMap in the request; nothing is read or changed",
   },
   {

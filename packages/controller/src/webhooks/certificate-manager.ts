@@ -2,6 +2,7 @@ import { X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { createCertificateAuthority, issueCertificate, type KeyPair } from "@keelson/api-machinery/certificates";
 import type { Clock } from "@keelson/api-machinery/time";
+import { pathKeyOf } from "./path-key.ts";
 import {
   authorityLifeMs,
   type CertificateFacts,
@@ -32,6 +33,8 @@ export interface CurrentCertificates {
   /** PEM of all trusted authorities. */
   readonly bundle: string;
   readonly renewAtMs: number;
+  /** Keys of the paths, see `pathKeyOf`: the current one, then the next one. */
+  readonly pathKeys: readonly [string, ...string[]];
 }
 
 /** Tolerates clock differences between machines. */
@@ -133,6 +136,7 @@ function currentOf(certificates: WebhookCertificates, renewAtMs: number): Curren
       .join("\n")
       .concat("\n"),
     renewAtMs,
+    pathKeys: [pathKeyOf(authority), ...(nextAuthority === undefined ? [] : [pathKeyOf(nextAuthority)])],
   };
 }
 

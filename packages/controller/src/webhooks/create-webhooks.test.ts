@@ -181,9 +181,26 @@ describe("the configuration", () => {
     const service = { namespace, name: "hooks" };
     await using _running = await run({ webhooks, service, port: 0, host: "127.0.0.1" });
     const { webhooks: [hook] = [] } = await client.get(configurationKinds.validating, { name: "test" });
-    expect(hook).toMatchObject({ clientConfig: { service: { ...service, port: 443, path: "/validate--v1-configmap" } } });
+    expect(hook).toMatchObject({
+      clientConfig: {
+        service: { ...service, port: 443, path: expect.stringMatching(/^\/[0-9a-f]{64}\/validate--v1-configmap$/) },
+      },
+    });
     const secret = await client.get(Secret, { namespace, name: "hooks-certificates" });
     expect(Object.keys(secret.data ?? {}).sort()).toEqual(["ca.crt", "ca.key", "tls.crt", "tls.key"]);
+  });
+
+  it("behind a Service rejects reviews without the key of the registered path", async () => {
+    const service = { namespace, name: "hooks" };
+    await using running = await run({ webhooks, service, port: 0, host: "127.0.0.1" });
+    const { port } = running.webhooks;
+    const { webhooks: [hook] = [] } = await client.get(configurationKinds.validating, { name: "test" });
+    const { path } = (hook?.["clientConfig"] as { readonly service: { readonly path: string } }).service;
+    const rejected = { status: 401, text: "the path under which the webhook is registered is required\n" };
+    expect(await call(port, "GET", "/healthz")).toMatchObject({ status: 200 });
+    for (const other of ["/validate--v1-configmap", `/${"0".repeat(64)}/validate--v1-configmap`])
+      expect(await call(port, "POST", other, "{}")).toEqual(rejected);
+    expect(await call(port, "POST", path, "{}")).toMatchObject({ status: 400 });
   });
 
   it("is called through the Service by its name", async () => {

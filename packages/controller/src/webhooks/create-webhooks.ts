@@ -44,8 +44,9 @@ export interface WebhooksOptions {
    */
   readonly secret?: { readonly namespace: string; readonly name: string };
   /**
-   * PEM of the authority of the API server's client certificate. Requests without a certificate of it are rejected. Default: none is required,
-   * because kube-apiserver presents a certificate only if it is configured to. That of `keelson up` is of the authority `requestheader-client-ca-file`
+   * PEM of the authority of the API server's client certificate. Requests without a certificate of it are rejected. Default: with a Service, the
+   * webhooks are registered under paths with a secret key, and other requests are rejected; kube-apiserver presents a certificate only if it is
+   * configured to. Without a Service none is required. That of `keelson up` is of the authority `requestheader-client-ca-file`
    * in the ConfigMap `kube-system/extension-apiserver-authentication`.
    */
   readonly clientAuthority?: string;
@@ -102,7 +103,7 @@ class RunningWebhooks implements Webhooks {
     const { port = service === undefined ? 0 : 9443, conversions = [], clientAuthority } = this.#options;
     const { client, clock, log } = context;
     const certificates = this.#certificates(client, clock, host);
-    const { server: certificate } = await certificates.ensure();
+    const { server: certificate, pathKeys } = await certificates.ensure();
     const signal = this.#stopped.signal;
     const server = new WebhookServer({
       webhooks: this.#definitions(),
@@ -115,6 +116,7 @@ class RunningWebhooks implements Webhooks {
       clientAuthority,
     });
     this.#server = server;
+    if (this.#hasPathKey) server.acceptPathKeys(pathKeys);
     this.#port = await server.listen(port, host, certificate);
     log.info({ port: this.#port }, "serving webhooks");
     await this.#sync(context, certificates);
@@ -152,6 +154,7 @@ class RunningWebhooks implements Webhooks {
   async #sync(context: ManagedWebhooksContext, certificates: CertificateManager): Promise<void> {
     const current = await certificates.ensure();
     this.#server?.setCertificate(current.server);
+    if (this.#hasPathKey) this.#server?.acceptPathKeys(current.pathKeys);
     await this.#configure(context, current);
     this.#timer?.cancel();
     const delayMs = Math.max(current.renewAtMs - context.clock.now(), 0);
@@ -172,21 +175,31 @@ class RunningWebhooks implements Webhooks {
     });
   }
 
-  async #configure({ client, name }: ManagedWebhooksContext, { bundle }: CurrentCertificates): Promise<void> {
+  /** Whether the key of the path authenticates the API server. */
+  get #hasPathKey(): boolean {
+    return this.#options.service !== undefined && this.#options.clientAuthority === undefined;
+  }
+
+  async #configure({ client, name }: ManagedWebhooksContext, { bundle, pathKeys }: CurrentCertificates): Promise<void> {
     const { configurationName = name, conversions = [] } = this.#options;
+    const prefix = this.#hasPathKey ? `/${pathKeys[0]}` : "";
     const address = this.#address();
     // Its own manager: a program that applies the whole CustomResourceDefinition must not lose it to this partial configuration.
     const options = { signal: this.#stopped.signal, fieldManager: `${name}-webhooks` };
     for (const type of ["mutating", "validating"] as const) {
       const definitions = this.#definitions().filter((definition) => definition.type === type);
       if (definitions.length === 0) continue;
-      const webhooks = webhookEntries(definitions, address, bundle);
+      const registered = definitions.map((definition) => ({ ...definition, path: `${prefix}${definition.path}` }));
+      const webhooks = webhookEntries(registered, address, bundle);
       await client.apply(configurationKinds[type], { metadata: { name: configurationName }, webhooks }, options);
     }
     for (const { plural, group } of conversions) {
       const crd = `${plural}.${group}`;
       await requireDefinition(client, crd, options.signal);
-      const webhook = { clientConfig: clientConfig(address, conversionPath, bundle), conversionReviewVersions: ["v1"] };
+      const webhook = {
+        clientConfig: clientConfig(address, `${prefix}${conversionPath}`, bundle),
+        conversionReviewVersions: ["v1"],
+      };
       const spec = { conversion: { strategy: "Webhook", webhook } };
       await client.apply(definitionKind, { metadata: { name: crd }, spec }, options);
     }

@@ -8,6 +8,7 @@ import type { KeyPair } from "@keelson/api-machinery/certificates";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { WebhookMetrics } from "../metrics/webhook-metrics.ts";
 import { answerAdmission, answerConversion, type ReviewContext, ReviewError } from "./review.ts";
+import { isAcceptedKey, splitPath } from "./path-key.ts";
 import type { ConversionDefinition } from "./define-conversion.ts";
 import type { WebhookDefinition } from "./webhook-definition.ts";
 
@@ -17,7 +18,7 @@ export interface WebhookServerOptions extends Omit<ReviewContext, "onPanic"> {
   readonly conversions: readonly ConversionDefinition[];
   readonly clock: Clock;
   readonly metrics: (path: string) => WebhookMetrics;
-  /** PEM of the authority of clients. Undefined: anyone may send reviews. */
+  /** PEM of the authority of clients. Undefined: they need no certificate. */
   readonly clientAuthority: string | undefined;
 }
 
@@ -34,6 +35,8 @@ export class WebhookServer {
   readonly #webhooks: ReadonlyMap<string, WebhookDefinition>;
   readonly #conversions: ReadonlyMap<string, ConversionDefinition>;
   #server: Server | undefined;
+  /** Keys of the paths of reviews. Undefined: they have none. */
+  #pathKeys: readonly string[] | undefined;
 
   /** Throws a `TypeError` if two webhooks have the same path, or two conversions the same kind. */
   constructor(options: WebhookServerOptions) {
@@ -65,6 +68,18 @@ export class WebhookServer {
     this.#server?.setSecureContext(this.#secureContext(certificate));
   }
 
+  /** Requires one of these keys in the paths of reviews, or one that was accepted before: the API server may not know the new ones yet. */
+  acceptPathKeys(keys: readonly string[]): void {
+    this.#pathKeys = [...new Set([...keys, ...(this.#pathKeys ?? [])])].slice(0, 4);
+  }
+
+  /** The path of a webhook. Undefined if the request does not have the key. */
+  #pathOf(path: string): string | undefined {
+    if (this.#pathKeys === undefined) return path;
+    const split = splitPath(path);
+    return split !== undefined && isAcceptedKey(split.key, this.#pathKeys) ? split.rest : undefined;
+  }
+
   #secureContext({ certificate, key }: KeyPair): SecureContextOptions {
     const { clientAuthority: ca } = this.#options;
     return { cert: certificate, key, minVersion: "TLSv1.2", ...(ca === undefined ? {} : { ca }) };
@@ -86,9 +101,11 @@ export class WebhookServer {
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const path = (request.url ?? "/").split("?", 1)[0] ?? "/";
+    const requested = (request.url ?? "/").split("?", 1)[0] ?? "/";
+    const path = this.#pathOf(requested);
     try {
-      if (path === "/healthz" || path === "/readyz") send(response, 200, "ok");
+      if (requested === "/healthz" || requested === "/readyz") send(response, 200, "ok");
+      else if (path === undefined) send(response, 401, "the path under which the webhook is registered is required");
       else if (!this.#isAuthenticated(request)) send(response, 401, "a client certificate of the API server is required");
       else if (!this.#webhooks.has(path) && (path !== conversionPath || this.#conversions.size === 0)) {
         send(response, 404, "not found");

@@ -1,4 +1,4 @@
-import { readFile, readlink } from "node:fs/promises";
+import { readFile, readlink, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "@keelson/api-machinery/time";
 import { type EngineOptions, killProcessesIn } from "@keelson/middleware-agent";
@@ -29,6 +29,22 @@ export async function endLeftovers(
     await sleep(clock, pollMs);
   }
   await killProcessesIn([home, dataFolder, ...others], clock);
+  await removeStaleLock(dataFolder);
+}
+
+/**
+ * Removes the lock of a server that has ended, if its process id belongs to another process: a container that was restarted counts from the
+ * same ids, and PostgreSQL would refuse to start. A process whose working directory cannot be read keeps its lock.
+ */
+async function removeStaleLock(dataFolder: string): Promise<void> {
+  const file = join(dataFolder, "postmaster.pid");
+  const [line = ""] = (await readFile(file, "utf8").catch(() => "")).split("\n");
+  if (!(Number(line) > 0)) return;
+  // A zombie has no working directory.
+  const cwd = await readlink(`/proc/${line}/cwd`).catch(({ code }: NodeJS.ErrnoException) =>
+    code === "ENOENT" ? "" : undefined,
+  );
+  if (cwd !== undefined && cwd !== dataFolder) await rm(file, { force: true });
 }
 
 async function findServer(dataFolder: string): Promise<number | undefined> {
