@@ -117,6 +117,23 @@ describe("the sandboxes operator", () => {
     await watched(local.client, SandboxPool, "pool", (each) => each?.status?.currentPods === 1);
   });
 
+  it("grows if all creates reject to wait, and reports what the deletion of the pool waits for", async () => {
+    await local.pool({ poolMin: 1, poolMax: 2 }, 1);
+    const whenFull = WhenFull.REJECT;
+    const create = (name: string) =>
+      local.fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"], whenFull });
+    await create("first");
+    await expect(create("second")).rejects.toMatchObject({ code: Code.ResourceExhausted });
+    await watched(local.client, SandboxPool, "pool", (each) => each?.status?.readyPods === 2);
+    expect(await create("second")).toMatchObject({ agentPod: "pool-agent-1" });
+    await local.client.delete(SandboxPool, { namespace, name: "pool" });
+    await watched(local.client, SandboxPool, "pool", (each) =>
+      (each?.status?.conditions ?? []).some(({ message }) => message?.includes("waits for 2 sandboxes") === true),
+    );
+    for (const sandboxName of ["first", "second"]) await local.fastPath.deleteSandbox({ sandboxName });
+    await watched(local.client, SandboxPool, "pool", (each) => each === undefined);
+  });
+
   it("reuses the slot of a terminated sandbox and keeps its log", async () => {
     await local.pool({ poolMin: 1, poolMax: 1 }, 1);
     // One that its agent cannot start holds no slot either.

@@ -83,13 +83,13 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
       hasRejected: rejected.isRecent({ namespace, name }),
     },
   );
-  let problem = runtimeProblem(pool, placement) ?? "";
-  if (problem === "" && decision.create.length > 0) {
+  let problem = asProblem(runtimeProblem(pool, placement));
+  if (problem === undefined && decision.create.length > 0) {
     try {
       // Names are numbered, so that creating the same agent again conflicts instead of adding another one.
       for (const agent of decision.create) await createAgent(pool, agent, placement, client);
     } catch (error) {
-      problem = error instanceof Error ? error.message : String(error);
+      problem = asProblem(error instanceof Error ? error.message : String(error));
     }
   }
   for (const agent of agents) {
@@ -100,8 +100,11 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
   }
 
   if (pool.metadata.deletionTimestamp !== undefined) {
-    if (agents.length === 0) await removeFinalizer(client, SandboxPool, pool, cleanupFinalizer);
-    return undefined;
+    if (agents.length === 0) {
+      await removeFinalizer(client, SandboxPool, pool, cleanupFinalizer);
+      return undefined;
+    }
+    problem = { reason: "Deleting", message: deletionMessage(agents.reduce((sum, agent) => sum + busyOf(agent.name), 0)) };
   }
   const delayMs = await write(
     pool,
@@ -115,9 +118,26 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     ),
     context,
   );
-  if (problem !== "") return { requeueAfterMs: retryMs };
+  if (problem?.reason === notStarted) return { requeueAfterMs: retryMs };
   return delayMs === undefined ? undefined : { requeueAfterMs: delayMs };
 }
+
+/** Why a pool is not ready, if its agents are not the reason. */
+interface PoolProblem {
+  readonly reason: typeof notStarted | "Deleting";
+  readonly message: string;
+}
+
+const notStarted = "AgentNotStarted";
+
+const asProblem = (message: string | undefined): PoolProblem | undefined =>
+  message === undefined ? undefined : { reason: notStarted, message };
+
+/** What the deletion of a pool with so many sandboxes on its agents waits for. */
+const deletionMessage = (sandboxes: number): string =>
+  sandboxes === 0
+    ? "the pool is being deleted and waits for its agents to stop"
+    : `the pool is being deleted and waits for ${sandboxes} sandboxes on its agents to end; delete them to continue`;
 
 function volumesOf(volumes: readonly DeepReadonly<SandboxVolume>[]): Pick<PoolNeeds, "pinned" | "isAgentWanted"> {
   const assigned = volumes.map(({ status }) => status?.assignedPod);
@@ -163,7 +183,7 @@ function statusOf(
   pool: DeepReadonly<SandboxPool>,
   agents: readonly string[],
   desired: number,
-  problem: string,
+  problem: PoolProblem | undefined,
   { clock, runtime }: SandboxesContext,
   busyOf: (agent: string) => number,
 ): PoolStatus {
@@ -171,14 +191,14 @@ function statusOf(
   const namespace = pool.metadata.namespace ?? "";
   const ready = agents.filter((agent) => agentStatus(namespace, agent) !== undefined).length;
   const busy = agents.filter((agent) => busyOf(agent) > 0).length;
-  const isReady = problem === "" && ready >= desired;
+  const isReady = problem === undefined && ready >= desired;
   const conditions = setCondition(
     pool.status?.conditions as Condition[] | undefined,
     {
       type: "Ready",
       status: isReady,
-      reason: problem !== "" ? "AgentNotStarted" : isReady ? "AgentsReady" : "AgentsMissing",
-      message: problem !== "" ? problem : `${ready} of ${Math.max(ready, desired)} agents are ready`,
+      reason: problem?.reason ?? (isReady ? "AgentsReady" : "AgentsMissing"),
+      message: problem?.message ?? `${ready} of ${Math.max(ready, desired)} agents are ready`,
       observedGeneration: pool.metadata.generation,
     },
     clock.now(),
