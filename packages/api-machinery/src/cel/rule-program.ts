@@ -5,6 +5,7 @@ import { compileErrorText } from "./compile-error.ts";
 import { celEngine } from "./engine.ts";
 import { registerKubernetesLibrary } from "./libraries/kubernetes-library.ts";
 import { registerNetworkLibrary } from "./libraries/network-library.ts";
+import { registerVersionLibrary } from "./libraries/version-library.ts";
 import { type CelType, declareCelType } from "./object-types.ts";
 import { linearMatches, registerStringLibrary } from "./libraries/string-library.ts";
 import { literalPatternFault } from "./untyped-calls.ts";
@@ -63,6 +64,7 @@ export function kubernetesEnvironment(): Environment {
     });
     registerStringLibrary(base);
     registerNetworkLibrary(base);
+    registerVersionLibrary(base);
     registerKubernetesLibrary(base);
     registerAuthorizerLibrary(base);
   }
