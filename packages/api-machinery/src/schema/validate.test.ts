@@ -135,6 +135,21 @@ test("reports faults in the order of kube-apiserver: items, sizes of lists, dupl
   ]);
 });
 
+test("evaluates rules beside faults other than those of types, required fields and sizes", () => {
+  const schema: Schema = {
+    type: "object",
+    properties: { n: { type: "integer", maximum: 3 }, s: { type: "string", maxLength: 1 } },
+    "x-kubernetes-validations": [{ rule: "false" }],
+  };
+  const rules = ({ path }: { path: string }) => [{ field: path, message: "failed" }];
+  expect(validate(schema, { n: 7 }, "spec", { rules }).map(({ field }) => field)).toEqual(["spec.n", "spec"]);
+  expect(validate(schema, { n: 7, s: "xx" }, "spec", { rules }).map(({ field }) => field)).toEqual([
+    "spec.n",
+    "spec.s",
+    "<nil>",
+  ]);
+});
+
 test("ratchets duplicates: rejects none if the old object has any", () => {
   const set = { type: "array", "x-kubernetes-list-type": "set", items: { type: "string" } } as const;
   const schema: Schema = { type: "object", properties: { a: set, b: set } };

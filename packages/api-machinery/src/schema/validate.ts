@@ -19,7 +19,7 @@ import { checkNumber, checkString } from "./validate-scalar.ts";
 
 /** Options of {@link validate}. */
 export interface ValidateOptions {
-  /** Evaluates CEL rules, on values without other faults. Default: rules are not evaluated. */
+  /** Evaluates CEL rules, on values without faults of types, required fields or sizes. Default: rules are not evaluated. */
   readonly rules?: RuleEvaluator | undefined;
   /**
    * The value before an update. Unchanged parts are not rejected (KEP-4008, validation ratcheting), so a stricter schema does
@@ -54,8 +54,8 @@ export function* validateInSteps(
   yield* check(schema, value, options.oldValue, path, 0, found);
   const causes = yield* withDuplicatesLast(found, schema, options.oldValue);
   if (options.rules === undefined) return causes;
-  if (causes.length === 0) evaluateRules(schema, value, options.oldValue, path, options.rules, causes);
-  else if (causes.some(isBlocking) && hasRules(schema)) causes.push(unchecked);
+  if (!causes.some(isBlocking)) evaluateRules(schema, value, options.oldValue, path, options.rules, causes);
+  else if (hasRules(schema)) causes.push(unchecked);
   return causes;
 }
 
