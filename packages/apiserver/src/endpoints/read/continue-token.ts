@@ -5,7 +5,7 @@ import { badRequest } from "../errors.ts";
 
 /** Where the next page of a list starts. */
 export interface Position {
-  /** The revision that all pages show. -1 after that revision was compacted: each page then shows the newest state. */
+  /** The revision that all pages show. -1 after that revision was compacted: the next page then shows the newest state. */
   readonly revision: number;
   /** The last key of the previous page. */
   readonly startAfter: string;

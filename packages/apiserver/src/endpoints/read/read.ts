@@ -195,10 +195,10 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
     const last = matching[left - 1];
     const hasMore = page.next !== undefined || (last !== undefined && last !== page.items.at(-1));
     if (items.length === limit && last !== undefined && hasMore) {
-      const token = { revision: position.isInconsistent ? -1 : state.revision, startAfter: last.key };
+      const token = { revision: state.revision, startAfter: last.key };
       if (selection.isSelective) return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix) } };
       const remaining = remainingAfter(position, items.length) ?? (await countRemaining(call, state, prefix, last.key));
-      const next = encodeContinue({ ...token, ...(position.isInconsistent ? {} : { remaining }) }, prefix);
+      const next = encodeContinue({ ...token, remaining }, prefix);
       return { items, listMeta: { ...listMeta, continue: next, remainingItemCount: remaining } };
     }
     if (page.next === undefined) return { items, listMeta };
@@ -209,8 +209,8 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
 }
 
 /** The number of objects after a page, if the previous page of the same state counted those after it. */
-function remainingAfter({ remaining, isInconsistent }: Start, items: number): number | undefined {
-  return remaining === undefined || isInconsistent ? undefined : Math.max(0, remaining - items);
+function remainingAfter({ remaining }: Start, items: number): number | undefined {
+  return remaining === undefined ? undefined : Math.max(0, remaining - items);
 }
 
 interface Start {
@@ -219,7 +219,6 @@ interface Start {
   readonly startAfter: string | undefined;
   /** As in the token of the previous page. */
   readonly remaining?: number | undefined;
-  readonly isInconsistent: boolean;
 }
 
 /** Pins the state at an earlier revision. */
@@ -262,9 +261,9 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
       throw badRequest("specifying resource version is not allowed when using continue");
     }
     if (position.revision > store.revision) throw tooLargeResourceVersion(position.revision, store.revision);
-    const isInconsistent = position.revision < 0;
     const { startAfter, remaining } = position;
-    return { revision: isInconsistent ? undefined : position.revision, startAfter, remaining, isInconsistent };
+    // The pages after the first one of the newest state are consistent with it.
+    return position.revision < 0 ? { revision: undefined, startAfter } : { revision: position.revision, startAfter, remaining };
   }
   const revision = parseResourceVersion(query["resourceVersion"]);
   // Without resourceVersionMatch, a limit together with a resourceVersion means exactly that version (legacy rule).
@@ -274,7 +273,7 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
     if (isExact) throw tooLargeResourceVersion(revision, store.revision, retryAfterSeconds);
     await waitForRevision(call, revision);
   }
-  return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
+  return { revision: isExact ? revision : undefined, startAfter: undefined };
 }
 
 function limitOf(text: string | undefined): number | undefined {

@@ -50,3 +50,16 @@ it("counts nothing if a selector applies", async () => {
   const next = await page({ limit: "3", continue: token, labelSelector: "app=a" });
   expect([next.remaining, decodeContinue(next.token, prefix).remaining]).toEqual([undefined, undefined]);
 });
+
+it("shows one state in the pages after a state that is gone, despite changes made meanwhile", async () => {
+  const first = await page({ limit: "2" });
+  const { startAfter } = decodeContinue(first.token, prefix);
+  const gone = encodeContinue({ revision: -1, startAfter }, prefix);
+  const second = await page({ limit: "2", continue: gone });
+  const { revision } = decodeContinue(second.token, prefix);
+  await sendRequest(environment, "POST", maps, { metadata: { name: "other" } });
+  const third = await page({ limit: "2", continue: second.token });
+  expect(revision).toBeGreaterThan(0);
+  expect(decodeContinue(third.token, prefix).revision).toBe(revision);
+  expect([second.remaining, third.remaining]).toEqual([5, 3]);
+});
