@@ -122,6 +122,16 @@ describe("every kind", () => {
     expect(kind.cells(created(plural, fields), now)).toHaveLength(kind.columns.length);
   });
 
+  it.each<[string, Fields, number, string]>([
+    ["endpoints", {}, 0, "<none>"],
+    ["endpoints", { subsets: [{ notReadyAddresses: [{ ip: "10.1.1.1" }], ports: [{ port: 1 }] }] }, 0, ""],
+    ["endpointslices", { addressType: "IPv4", endpoints: [], ports: [{}] }, 1, "<unset>"],
+    ["endpointslices", { addressType: "IPv4", endpoints: [], ports: [{ name: "a" }, { port: 2 }] }, 1, "a,2"],
+    ["rolebindings", { roleRef: { kind: "Role", name: "r" }, subjects: [{ kind: "ServiceAccount", name: "s" }] }, 4, "/s"],
+  ])("%s %j shows missing values like kubectl", (plural, fields, index, cell) => {
+    expect(kindOf(plural).cells?.(created(plural, fields), now)[index]).toBe(cell);
+  });
+
   it.each(samples)("%s renders an object with only a name", (plural) => {
     expect(() => [refusals(plural, {}), kindOf(plural).cells?.(created(plural, {}), now)]).not.toThrow();
   });

@@ -220,6 +220,18 @@ describe("Namespaces", () => {
     expect([valueAt(finalized, "spec", "finalizers"), textAt(finalized, "status", "phase")]).toEqual([[], "Active"]);
   });
 
+  it("are Active unless they are being deleted", () => {
+    const causesOf = (phase: string, metadata: KubernetesObject["metadata"] = {}): readonly (string | undefined)[] =>
+      collectCauses(namespaces.strategy.status?.validate?.(object("Namespace", { status: { phase } }, metadata)) ?? []).map(
+        ({ message }) => message,
+      );
+    expect(causesOf("Active")).toEqual([]);
+    expect(causesOf("Terminating")).toEqual([
+      `Invalid value: "Terminating": may only be 'Active' if \`deletionTimestamp\` is empty`,
+    ]);
+    expect(causesOf("Terminating", { deletionTimestamp: "2026-01-01T00:00:00Z" })).toEqual([]);
+  });
+
   it("are Terminating until their finalizers are empty", () => {
     const deleted = draft(made);
     namespaces.strategy.prepareForDelete?.(deleted);

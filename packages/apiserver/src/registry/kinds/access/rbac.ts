@@ -129,8 +129,8 @@ function subjectNames(object: Read, kind: string): string {
   return listAt(object, "subjects")
     .filter((subject) => textAt(subject, "kind") === kind)
     .map((subject) => {
-      const namespace = kind === "ServiceAccount" ? textAt(subject, "namespace") : "";
-      return namespace === "" ? textAt(subject, "name") : `${namespace}/${textAt(subject, "name")}`;
+      const name = textAt(subject, "name");
+      return kind === "ServiceAccount" ? `${textAt(subject, "namespace")}/${name}` : name;
     })
     .join(", ");
 }

@@ -51,7 +51,7 @@ const namespaces = builtinResource<NamespaceObject>({
   strategy: {
     hasGeneration: false,
     default: setNameLabel,
-    status: { prepareForUpdate: setNameLabel },
+    status: { prepareForUpdate: setNameLabel, validate: phaseCauses },
     prepareForCreate: (object) => {
       object.status = { phase: "Active" };
       const spec = (object.spec ??= {});
@@ -87,4 +87,13 @@ function* finalizerCauses(object: ReceivedObject<NamespaceObject>, hasIndex: boo
 function setNameLabel(object: { metadata: { name?: string; labels?: Record<string, string> } }): void {
   const { name } = object.metadata;
   if (name !== undefined) object.metadata.labels = { ...object.metadata.labels, [nameLabel]: name };
+}
+
+/** Only a deletion changes the phase. */
+function* phaseCauses({ metadata, status }: ReceivedObject<NamespaceObject>): Causes {
+  const isDeleted = metadata.deletionTimestamp !== undefined;
+  const expected = isDeleted ? "Terminating" : "Active";
+  if (status?.phase === expected) return;
+  const why = `may only be '${expected}' if \`deletionTimestamp\` is ${isDeleted ? "not empty" : "empty"}`;
+  yield invalidCause("status.Phase", status?.phase ?? "", why);
 }

@@ -65,7 +65,7 @@ const endpointSlices = builtinResource<EndpointSliceObject>({
   cells: (object, now) => [
     object.addressType ?? "",
     firstOf(
-      (object.ports ?? []).map((port) => String(port.port ?? "*")),
+      (object.ports ?? []).map((port) => String(port.port ?? port.name ?? "*")),
       "<unset>",
     ),
     firstOf(
@@ -236,7 +236,7 @@ function* slicePortCauses(ports: NonNullable<Slice["ports"]>): Causes {
 
 /** The first three, and the number of the others. */
 function firstOf(texts: readonly string[], none: string): string {
-  return shownTexts(texts, texts.length, none);
+  return shownTexts(texts, texts.length, none) || none;
 }
 
 const maxShown = 3;
@@ -252,12 +252,14 @@ function shownTexts(texts: readonly string[], count: number, none: string): stri
 function endpointsText(object: Endpoints): string {
   const texts: string[] = [];
   let count = 0;
-  for (const { addresses = [], ports = [] } of object.subsets ?? []) {
+  const subsets = object.subsets ?? [];
+  for (const { addresses = [], ports = [] } of subsets) {
     count += addresses.length * Math.max(1, ports.length);
     const suffixes = ports.length === 0 ? [""] : ports.slice(0, maxShown).map(({ port }) => `:${String(port)}`);
     for (const suffix of suffixes) {
       for (const { ip = "" } of addresses.slice(0, maxShown - texts.length)) texts.push(ip + suffix);
     }
   }
-  return shownTexts(texts, count, "<none>");
+  // Subsets without ready addresses are shown as nothing.
+  return shownTexts(texts, count, subsets.length === 0 ? "<none>" : "");
 }
