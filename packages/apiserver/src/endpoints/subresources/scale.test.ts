@@ -23,3 +23,8 @@ it("reports conflicts over replicas in the version of the Scale", async () => {
     { reason: "FieldManagerConflict", message: expect.stringMatching(/ using autoscaling\/v1$/), field: ".spec.replicas" },
   ]);
 });
+
+it("quotes a strategic merge patch with a value of the wrong type", async () => {
+  const { body } = await sendRequest(environment, "PATCH", `${deployments}/d/scale`, { spec: { replicas: "x" } }, "strategic");
+  expect(body["message"]).toBe(' "" is invalid: patch: Invalid value: "map[spec:map[replicas:x]]": unrecognized type: int32');
+});

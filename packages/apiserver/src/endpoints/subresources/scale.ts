@@ -4,6 +4,7 @@ import {
   draft,
   isJsonObject,
   isStatusError,
+  type JsonObject,
   type KubernetesObject,
   setOwn,
   statusError,
@@ -166,11 +167,13 @@ function patched(call: Call): ChangeScale {
   if (type === "apply") throw new TypeError("apply patches are handled by applyScale");
   const patch = readPatch(type, request.body, scaleSchema);
   return async (live) => {
-    const object = await decodePatched(await patch(live), (result) => {
+    const decode = (result: JsonObject): KubernetesObject => {
       const scale = withTypeMeta({ ...resource, ...scaleResource }, result);
       replicasOf(scale);
       return scale;
-    });
+    };
+    const strategic = type === "strategic" ? { patch: request.body, resource: scaleResource } : undefined;
+    const object = await decodePatched(await patch(live), decode, strategic);
     requireNames(object, info.name, namespace);
     return object;
   };

@@ -102,27 +102,35 @@ async function patched(apply: () => unknown): Promise<unknown> {
   }
 }
 
+/** A strategic merge patch and the type of its result. */
+interface StrategicPatch {
+  readonly patch: unknown;
+  readonly resource: Pick<ServedResource, "group" | "version" | "kind">;
+}
+
 /**
- * Decodes the result of a patch. As in kube-apiserver, the patch is `Invalid` if the result is not an object of the kind; the error quotes
- * what `show` returns, by default the result.
+ * Decodes the result of a patch. As in kube-apiserver, the patch is `Invalid` if the result is not an object of the kind. The error quotes
+ * the result, or the patch if it is `strategic`, which kube-apiserver merges into a typed object.
  */
 export async function decodePatched(
   result: unknown,
   decode: (result: JsonObject) => KubernetesObject | Promise<KubernetesObject>,
-  show = (): string => JSON.stringify(result),
+  strategic?: StrategicPatch,
 ): Promise<KubernetesObject> {
   try {
     if (!isJsonObject(result)) throw badRequest("the result is not an object");
+    if (strategic !== undefined) requireConvertible(strategic.resource, result);
     return await decode(result);
   } catch (error) {
     if (!isStatusError(error, "BadRequest")) throw error;
     const why = error.message.replace(/^\S+ in version "\S*" cannot be handled as an? \S+: /, "");
-    throw invalid({ group: "", kind: "" }, "", [invalidCause("patch", show(), why)]);
+    const shown = strategic === undefined ? JSON.stringify(result) : goText(strategic.patch);
+    throw invalid({ group: "", kind: "" }, "", [invalidCause("patch", shown, why)]);
   }
 }
 
 /** kube-apiserver converts the result of a strategic merge patch without a decoder. */
-function requireConvertible(resource: ServedResource, result: JsonObject): void {
+function requireConvertible(resource: StrategicPatch["resource"], result: JsonObject): void {
   const fault = conversionFault(resource, result);
   if (fault !== undefined) throw badRequest(fault);
 }
@@ -157,16 +165,12 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
       const result = await patch(live);
       await pauseIfLarge(call);
       const decode = (result: JsonObject): KubernetesObject | Promise<KubernetesObject> => {
-        if (type === "strategic") requireConvertible(resource, result);
         // A strategic merge patch cannot change kind and version.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
         if (resource.origin === "custom") requireSameType(resource, result, info.name);
         return normalizeObject(call, mutableCopy(withTypeMeta(resource, named), isStatus), options);
       };
-      // kube-apiserver merges a strategic patch into a typed object, so that it quotes the patch.
-      const next = await (type === "strategic"
-        ? decodePatched(result, decode, () => goText(request.body))
-        : decodePatched(result, decode));
+      const next = await decodePatched(result, decode, type === "strategic" ? { patch: request.body, resource } : undefined);
       requirePatchedNames(next, info.name, call.namespace);
       return next;
     },

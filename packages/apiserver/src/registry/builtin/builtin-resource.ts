@@ -5,7 +5,7 @@ import type { ServedResource, Strategy, Subresource, Verb } from "../served-reso
 import { builtinKindSchema } from "./builtin-schemas.ts";
 
 /** Verbs of stored kinds. */
-export const storedVerbs: readonly Verb[] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const storedVerbs: readonly Verb[] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /** Verbs of the `proxy` subresource. */
 export const proxyVerbs: readonly Verb[] = ["create", "delete", "get", "patch", "update"];
