@@ -16,6 +16,8 @@ export type RobotsErrorCode =
   | "ImageNotFound"
   /** A container has no command. */
   | "InvalidContainer"
+  /** An init task of a task has failed. */
+  | "InitFailed"
   /** A template is invalid, or refers to a value that the robot does not have. */
   | "InvalidTemplate"
   /** The embedded broker cannot listen on its address. */

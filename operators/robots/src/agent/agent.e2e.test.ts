@@ -513,3 +513,50 @@ test("a leased program starts when its lease is granted, and is stopped without 
   expect(end).toMatchObject({ leaseExpired: true, attempt: 1 });
   expect(isRunning(Number(readFileSync(file("pid"), "utf8")))).toBe(false);
 });
+
+test("init tasks run in order before the program, daemons beside it until it ends, and a failed one fails the attempt", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  const init = (name: string, script: string, more: object = {}) => ({ ...(shell(script) as object), name, ...more });
+  const uid = randomUUID();
+  const initTasks = [
+    init("first", "echo $K8S4R_ATTEMPT >first"),
+    init("daemon", 'echo $$ >daemon; trap "echo stopped >>first; exit" TERM; while :; do sleep 0.05; done', { daemon: true }),
+    init("second", "while ! [ -e daemon ]; do sleep 0.02; done; cat first >second"),
+  ];
+  await server.send("create", uid, 1, shell("cat second; kill -0 $(cat daemon) && echo alive", { initTasks }));
+  const end = await server.status((status) => status.taskUid === uid && status.state === "completed");
+  expect(end.logsStdout).toBe("1\nalive\n");
+  expect(readFileSync(join(workDir, uid, "first"), "utf8")).toBe("1\nstopped\n");
+  expect(isRunning(Number(readFileSync(join(workDir, uid, "daemon"), "utf8")))).toBe(false);
+  const failing = randomUUID();
+  const broken = [
+    init("daemon", "echo $$ >daemon; exec sleep 600", { daemon: true }),
+    init("check", "echo no map >&2; exit 3"),
+  ];
+  await server.send("create", failing, 1, shell(`touch ${file("ran")}`, { initTasks: broken }));
+  const failed = await server.status((status) => status.taskUid === failing && status.state === "failed");
+  expect(failed).toMatchObject({
+    event: "StartFailed",
+    message: expect.stringContaining("init task check: program exited with code 3: no map"),
+  });
+  expect(isRunning(Number(readFileSync(join(workDir, failing, "daemon"), "utf8")))).toBe(false);
+  expect(existsSync(file("ran"))).toBe(false);
+});
+
+test("a task that is deleted during an init task runs nothing more", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  await agent(at.url);
+  await server.registered(1);
+  const uid = randomUUID();
+  const initTasks = [{ ...(shell(`echo $$ >${file("init")}; exec sleep 600`) as object), name: "slow" }];
+  await server.send("create", uid, 1, shell(`touch ${file("ran")}`, { initTasks }));
+  await expect.poll(() => existsSync(file("init"))).toBe(true);
+  await server.send("delete", uid, 1);
+  await server.status((status) => status.taskUid === uid && status.state === "deleted");
+  expect(isRunning(Number(readFileSync(file("init"), "utf8")))).toBe(false);
+  expect(existsSync(file("ran"))).toBe(false);
+});

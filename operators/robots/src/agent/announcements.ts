@@ -3,7 +3,14 @@ import type { DeviceInfo } from "../api/device-info.ts";
 import type { AgentOptions } from "../commands/start-agent.ts";
 import { execFeature } from "../protocol/exec-messages.ts";
 import { logsFeature } from "../protocol/log-messages.ts";
-import { checksFeature, leasesFeature, type RegisterMessage, signalsFeature, topics } from "../protocol/messages.ts";
+import {
+  checksFeature,
+  initTasksFeature,
+  leasesFeature,
+  type RegisterMessage,
+  signalsFeature,
+  topics,
+} from "../protocol/messages.ts";
 import { authorityFeature } from "../identity/authority/trusting-robots.ts";
 import type { AgentState } from "./held-task.ts";
 import type { AgentCredential } from "./identity/agent-credential.ts";
@@ -53,6 +60,7 @@ export class Announcements {
       features: [
         leasesFeature,
         checksFeature,
+        initTasksFeature,
         ...(nonce === undefined ? [] : [signalsFeature, execFeature, logsFeature]),
         ...membership.pins.map(authorityFeature),
       ],

@@ -6,7 +6,7 @@ import { choice, conditions, int32, int64, listMap, partName, stringMap, time } 
 import { group, version } from "./names.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { maxPayloadLength, Parameterized, Periodic } from "./parent-job.ts";
-import { taskDefinitions } from "./task-definition.ts";
+import { initTasks, network, taskDefinitions } from "./task-definition.ts";
 import { JobRollout, UpdatePolicy } from "./update-policy.ts";
 
 /** How the tasks of a Job run. */
@@ -57,6 +57,8 @@ const TaskGroupTemplate = Type.Object(
     name: partName("Name of the group within the Job."),
     count,
     tasks: taskDefinitions,
+    initTasks: Type.Optional(initTasks),
+    network: Type.Optional(network),
     affinities: Type.Optional(
       Type.Array(Affinity, { description: "Preferences for robots of all tasks of the group.", maxItems: 32 }),
     ),

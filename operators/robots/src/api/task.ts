@@ -6,7 +6,7 @@ import { jobType, preemptionPolicy, priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
 import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, ReschedulePolicy } from "./policies.ts";
-import { program, taskPreferences } from "./task-definition.ts";
+import { initTasks, program, taskPreferences } from "./task-definition.ts";
 import { AllocatedResources } from "./task-resources.ts";
 import { revision } from "./update-policy.ts";
 
@@ -17,6 +17,7 @@ const spec = Type.Object(
     name: Type.String({ description: "Name of the task within its group.", minLength: 1 }),
     ...program,
     ...taskPreferences,
+    initTasks: Type.Optional(initTasks),
     type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),

@@ -7,7 +7,7 @@ import { count, jobType, preemptionPolicy, priority, robotSelector, workState } 
 import { group, version } from "./names.ts";
 import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
-import { taskDefinitions } from "./task-definition.ts";
+import { initTasks, network, taskDefinitions } from "./task-definition.ts";
 import { GroupRevision, GroupRollout, revision, UpdatePolicy } from "./update-policy.ts";
 
 const spec = Type.Object(
@@ -16,6 +16,8 @@ const spec = Type.Object(
     groupName: Type.String({ description: "Name of the group within the Job." }),
     count,
     tasks: taskDefinitions,
+    initTasks: Type.Optional(initTasks),
+    network: Type.Optional(network),
     type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),

@@ -12,6 +12,7 @@ export function demandOf({ spec, status }: DeepReadonly<Task>, job: DeepReadonly
     selector: spec.robotSelector ?? job?.spec.robotSelector ?? {},
     constraints: spec.constraints ?? [],
     driver: spec.driver,
+    ...(spec.initTasks === undefined ? {} : { hasInitTasks: true }),
     ...(spec.resources?.devices === undefined ? {} : { devices: spec.resources.devices }),
     ...(spec.affinities === undefined ? {} : { affinities: spec.affinities }),
     ...(spec.spreads === undefined ? {} : { spreads: spec.spreads }),

@@ -1,3 +1,4 @@
+import { initTasksFeature } from "../protocol/messages.ts";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Affinity, Constraint } from "../api/constraint.ts";
 import type { AssignedDevices, DeviceRequest } from "../api/device.ts";
@@ -17,6 +18,8 @@ export interface Load extends ResourceRequest {
 
 /** A task's requirements on its robot, apart from resources that other tasks may use. */
 export interface Requirements {
+  /** Whether the robot's agent must run init tasks. Default: false. */
+  readonly hasInitTasks?: boolean;
   readonly selector: Readonly<Record<string, string>>;
   readonly constraints: readonly DeepReadonly<Constraint>[];
   readonly driver?: string;
@@ -169,7 +172,7 @@ function phaseMismatch({ spec, status }: DeepReadonly<Robot>): string | undefine
 }
 
 function requirementMismatch(
-  { constraints, driver, devices = [] }: Requirements,
+  { constraints, driver, devices = [], hasInitTasks = false }: Requirements,
   robot: DeepReadonly<Robot>,
 ): string | undefined {
   for (const constraint of constraints) {
@@ -178,6 +181,8 @@ function requirementMismatch(
   }
   const drivers = robot.status?.drivers;
   if (driver !== undefined && drivers !== undefined && !drivers.includes(driver)) return `without the driver ${driver}`;
+  if (hasInitTasks && robot.status?.agentFeatures?.includes(initTasksFeature) !== true)
+    return "whose agent does not run init tasks";
   const assignment = assignDevices(devices, robot, noDevices);
   if (assignment.kind === "missing") return assignment.text;
   // Its requests compete for the same devices.

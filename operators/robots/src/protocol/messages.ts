@@ -120,6 +120,9 @@ export const leasesFeature = "leases";
 /** Feature of an agent that runs the health checks of services. */
 export const checksFeature = "checks";
 
+/** Feature of an agent that runs init tasks. */
+export const initTasksFeature = "init-tasks";
+
 /** An attempt of a task. */
 export interface LeasedTask {
   readonly taskUid: string;

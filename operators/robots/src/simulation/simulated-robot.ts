@@ -11,7 +11,7 @@ import { readMessage } from "../agent/read-message.ts";
 import { leaseDemand } from "../agent/leases/task-lease.ts";
 import type { TaskOrder } from "../agent/tasks/task-order.ts";
 import type { AgentPolicy } from "../agent/policy/agent-policy.ts";
-import { leasesFeature, type RegisterMessage, topics } from "../protocol/messages.ts";
+import { initTasksFeature, leasesFeature, type RegisterMessage, topics } from "../protocol/messages.ts";
 
 /** How a simulated program ends. Undefined: it runs until it is stopped. */
 export type ProgramEnd = { readonly afterMs: number; readonly exitCode: number } | undefined;
@@ -149,7 +149,7 @@ export class SimulatedRobot {
       bootId: this.#state.bootId,
       instanceId: robotId,
       drivers: this.#policy.drivers,
-      features: [leasesFeature],
+      features: [leasesFeature, initTasksFeature],
       tasks,
     };
     this.#connection?.publish(topics.register, message);

@@ -29,6 +29,7 @@ export function copiesOf(spec: DeepReadonly<TaskGroup["spec"]>, robots: readonly
       constraints: constraintsOf(spec, definition),
       driver: definition.driver,
       devices: definition.resources?.devices ?? [],
+      hasInitTasks: spec.initTasks !== undefined,
     };
     return robots
       .filter((robot) => isEligible(requirements, robot))
@@ -65,7 +66,8 @@ export function specOf(
   definition: DeepReadonly<TaskDefinition>,
   robot: string | undefined,
 ): DeepReadonly<Task["spec"]> {
-  const { robotSelector, priority, preemptionPolicy, type, reschedulePolicy, disconnect, meta, payload } = group.spec;
+  const { robotSelector, priority, preemptionPolicy, type, reschedulePolicy, disconnect, meta, payload, initTasks } =
+    group.spec;
   const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
   const constraints = constraintsOf(group.spec, definition);
   const affinities = [...(group.spec.affinities ?? []), ...(definition.affinities ?? [])];
@@ -75,6 +77,7 @@ export function specOf(
     ...resourcesOf(group.spec, definition),
     jobName: group.spec.jobName,
     taskGroupName: group.metadata.name ?? "",
+    ...(initTasks === undefined ? {} : { initTasks }),
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
     ...(reschedulePolicy === undefined ? {} : { reschedulePolicy }),
     ...(disconnect === undefined ? {} : { disconnect }),

@@ -39,8 +39,8 @@ export async function loadTasks(
   );
   for (const uid of damaged) log.error({ task: uid }, "damaged task record moved aside");
   for (const program of driver.list()) {
-    const { uid } = program.spec.metadata ?? {};
-    if (uid === undefined || !taskUidPattern.test(uid) || known.has(uid)) continue;
+    const { uid, init } = program.spec.metadata ?? {};
+    if (uid === undefined || init !== undefined || !taskUidPattern.test(uid) || known.has(uid)) continue;
     const task = recoveredTask(uid, program, clock.now());
     // Without its end, the lease counts as expired.
     const held = task.lease && { bootId, untilMs: (await guard.endOf(program.id)) ?? 0 };

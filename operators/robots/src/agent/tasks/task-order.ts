@@ -9,6 +9,8 @@ import { containerProblem, type ContainerOrder, readContainer } from "../contain
 import { adoptsOf, durationMs, isLeased, leaseMs, type LocalRestart, restartOf } from "../order-lifetime.ts";
 import { commandOf } from "./task-command.ts";
 import { child, InvalidField, own, text } from "./task-fields.ts";
+import { type InitOrder, readInitTasks } from "./init-order.ts";
+import { metaVariables, variables } from "./task-variables.ts";
 import { taskUidPattern } from "../../protocol/messages.ts";
 import { type Artifact, readArtifacts, sourceProblem } from "../files/artifact.ts";
 import { readTaskTemplates, type TaskTemplate } from "../files/task-template.ts";
@@ -44,6 +46,8 @@ export interface TaskOrder {
   readonly devices?: readonly TaskDevice[];
   /** What the program can see of the robot. Unset: everything that its user can. */
   readonly isolation?: TaskIsolation;
+  /** Programs to run before it. */
+  readonly init?: readonly InitOrder[];
   /** Set if the program may run only while the robot holds a lease of this duration. */
   readonly lease?: { readonly durationMs: number; readonly graceMs: number };
 }
@@ -63,18 +67,6 @@ export type Dispatch =
 
 /** `killTimeout` of a task that has none. */
 const defaultGraceMs = 5_000;
-
-function variables(value: unknown): Readonly<Record<string, string>> {
-  if (value === undefined || value === null) return {};
-  if (!isJsonObject(value)) throw new InvalidField("spec.env must be an object with string values");
-  for (const [name, content] of Object.entries(value)) {
-    if (name === "" || /[=\0]/.test(name)) {
-      throw new InvalidField(`spec.env: ${JSON.stringify(name)} is not a valid variable name`);
-    }
-    if (typeof content !== "string" || content.includes("\0")) throw new InvalidField(`spec.env.${name} must be a string`);
-  }
-  return Object.fromEntries(Object.entries(value).map(([name, content]) => [name, String(content)]));
-}
 
 function amount(resources: JsonObject, field: string, read: (value: string | number) => number): number | undefined {
   const value = own(resources, field);
@@ -121,13 +113,6 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   if (forbidden !== undefined) throw new InvalidField(forbidden);
   const timeoutMs = durationMs(spec, "timeout");
   const killGraceMs = durationMs(spec, "killTimeout");
-  const resources = child(spec, "resources");
-  // A bare cpu number is a share in MHz, as in Nomad, and not a limit.
-  const isShare = bareNumber(own(resources, "cpu")) !== undefined;
-  const cpuMillis = isShare ? undefined : amount(resources, "cpu", quantityToMillis);
-  const memoryBytes = amount(resources, "memory", (value) =>
-    bareNumber(value) === undefined ? quantityToBytes(value) : parseResourceRequest({ memory: value }).memoryBytes,
-  );
   return {
     command,
     env: {
@@ -143,21 +128,32 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(payload !== undefined && { payload }),
     ...(container !== undefined && { container }),
     ...(devices.length > 0 && { devices }),
+    ...readInitTasks(spec, policy),
     ...servicesOf(spec, policy),
     ...filesOf(spec, policy),
     ...(policy.isolation !== undefined && isIsolated(own(spec, "driver")) && { isolation: policy.isolation }),
     ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(task, spec), graceMs: killGraceMs ?? defaultGraceMs } }),
-    ...((cpuMillis !== undefined || memoryBytes !== undefined) && {
-      limits: { ...(cpuMillis !== undefined && { cpuMillis }), ...(memoryBytes !== undefined && { memoryBytes }) },
-    }),
+    ...limitsOf(spec),
   };
+}
+
+function limitsOf(spec: JsonObject): Pick<TaskOrder, "limits"> {
+  const resources = child(spec, "resources");
+  // A bare cpu number is a share in MHz, as in Nomad, and not a limit.
+  const isShare = bareNumber(own(resources, "cpu")) !== undefined;
+  const cpuMillis = isShare ? undefined : amount(resources, "cpu", quantityToMillis);
+  const memoryBytes = amount(resources, "memory", (value) =>
+    bareNumber(value) === undefined ? quantityToBytes(value) : parseResourceRequest({ memory: value }).memoryBytes,
+  );
+  if (cpuMillis === undefined && memoryBytes === undefined) return {};
+  return { limits: { ...(cpuMillis !== undefined && { cpuMillis }), ...(memoryBytes !== undefined && { memoryBytes }) } };
 }
 
 const isIsolated = (driver: unknown): boolean => driver !== "raw_exec" && driver !== "docker";
 
 /** Why a task that was accepted under an earlier policy may no longer start; undefined if it may. */
 export function orderProblem(policy: AgentPolicy, order: TaskOrder): string | undefined {
-  const { command, user, artifacts = [], devices = [], checks = [], container, isolation } = order;
+  const { command, user, artifacts = [], devices = [], checks = [], init = [], container, isolation } = order;
   if (
     container === undefined &&
     policy.isolation !== undefined &&
@@ -172,6 +168,10 @@ export function orderProblem(policy: AgentPolicy, order: TaskOrder): string | un
   }
   const forbidden = checksProblem(policy, checks);
   if (forbidden !== undefined) return forbidden;
+  for (const each of init) {
+    const problem = programProblem(policy, { command: each.command[0], user: each.user ?? user });
+    if (problem !== undefined) return problem;
+  }
   if (container !== undefined) return containerProblem(policy.docker, container);
   return forbiddenDevice(policy, devices) ?? programProblem(policy, { command: command[0], user });
 }
@@ -180,18 +180,6 @@ export function orderProblem(policy: AgentPolicy, order: TaskOrder): string | un
 export function underPolicy(policy: AgentPolicy, order: TaskOrder): TaskOrder {
   if (order.isolation === undefined || policy.isolation === undefined) return order;
   return { ...order, isolation: policy.isolation };
-}
-
-/** `K8S4R_META_<KEY>` for every entry of the metadata, in upper case, with `_` for what a variable name cannot contain. */
-function metaVariables(meta: unknown): Readonly<Record<string, string>> {
-  if (!isJsonObject(meta)) return {};
-  return Object.fromEntries(
-    Object.entries(meta).flatMap(([key, value]) =>
-      typeof value === "string" && !value.includes("\0")
-        ? [[`K8S4R_META_${key.toUpperCase().replace(/[^A-Z0-9]/g, "_")}`, value]]
-        : [],
-    ),
-  );
 }
 
 function servicesOf(spec: JsonObject, policy: AgentPolicy): Pick<TaskOrder, "ports" | "checks"> {

@@ -8,6 +8,7 @@ import type { AgentContainers } from "../containers/agent-containers.ts";
 import type { AgentPolicy } from "../policy/agent-policy.ts";
 import type { TaskFiles } from "../files/task-files.ts";
 import { HealthChecks } from "../checks/health-checks.ts";
+import { initProgramsOf } from "./init-tasks.ts";
 import { loadTasks } from "./recovered-task.ts";
 import { startFailed, TaskStarts } from "./task-starts.ts";
 import { type AgentEffect, type AgentEvent, discard, type HeldTask } from "../held-task.ts";
@@ -64,6 +65,7 @@ export class TaskRunner {
       enqueue: (uid, work) => this.#enqueue(uid, work),
       isRecorded: (uid) => !this.#unsaved.has(uid),
       isStopping: () => this.#isStopping,
+      onInitStarted: (name, program) => this.#recordLease(program, programId(name.uid, name.attempt, name.run)),
       onStarted: async (name, program) => {
         await this.#recordLease(program);
         this.#follow(name, program);
@@ -112,9 +114,10 @@ export class TaskRunner {
       await this.#resumeTask(task);
     }
     for (const program of driver.list()) {
-      const { uid = "", attempt, run = 0 } = program.spec.metadata ?? {};
+      const { uid = "", attempt, run = 0, init } = program.spec.metadata ?? {};
       const task = tasks.get(uid);
-      if (task?.programAttempt === Number(attempt) && (task.run ?? 0) === Number(run)) continue;
+      const isNeeded = init === undefined || task?.phase === "accepted" || task?.phase === "running";
+      if (isNeeded && task?.programAttempt === Number(attempt) && (task.run ?? 0) === Number(run)) continue;
       log.warn({ program: program.id }, "removing a program that belongs to no task");
       void this.#enqueue(uid, async () => {
         await program.stop();
@@ -132,6 +135,7 @@ export class TaskRunner {
     await this.settled();
     const ends = [...this.#followed.values()];
     await Promise.all([...this.#followed.keys()].flatMap((id) => this.#options.driver.get(id)?.stop() ?? []));
+    // Their init tasks are stopped when they have ended.
     await Promise.all(ends);
   }
 
@@ -191,6 +195,7 @@ export class TaskRunner {
         const program = driver.get(programId(uid, effect.attempt, effect.run));
         await program?.stop();
         await program?.remove();
+        await this.#starts.stopInit(uid);
         return;
       }
       case "clear":
@@ -220,12 +225,15 @@ export class TaskRunner {
     if (lease?.held === undefined) return;
     const id = programId(uid, programAttempt, run);
     this.#leaseEnds.set(id, lease.held.untilMs);
-    const program = this.#options.driver.get(id);
+    const { driver } = this.#options;
+    const program = driver.get(id);
     if (program !== undefined) await this.#recordLease(program);
+    for (const each of initProgramsOf(driver, uid)) await this.#recordLease(each, id);
   }
 
-  async #recordLease({ id, state }: Program): Promise<void> {
-    const untilMs = this.#leaseEnds.get(id);
+  /** Records the end of the lease of the task whose program is `main`. */
+  async #recordLease({ id, state }: Program, main = id): Promise<void> {
+    const untilMs = this.#leaseEnds.get(main);
     if (untilMs !== undefined && state.kind === "running") await this.#options.guard.record({ id, pid: state.pid, untilMs });
   }
 
@@ -242,6 +250,7 @@ export class TaskRunner {
         readLogTail(program.logs.stdout, logTailBytes),
         readLogTail(program.logs.stderr, logTailBytes),
       ]);
+      await this.#starts.stopInit(uid);
       this.#followed.delete(program.id);
       if (this.#leaseEnds.delete(program.id)) await this.#options.guard.forget(program.id);
       await onEvent({ kind: "exited", uid, attempt, run, exited, logs: { stdout, stderr } });

@@ -10,6 +10,7 @@ import { TaskDownloads } from "../files/task-downloads.ts";
 import type { FilesTarget, TemplateChanges } from "../files/task-files.ts";
 import { createLogs, linkLogs } from "../files/task-logs.ts";
 import { type HeldTask, isWaitingToStart } from "../held-task.ts";
+import { InitTasks } from "./init-tasks.ts";
 import { orderProblem, type TaskOrder, underPolicy } from "./task-order.ts";
 import { writePayload } from "./task-payload.ts";
 import { programId, type ProgramName, type ProgramPlace, programSpecOf } from "./task-program.ts";
@@ -20,13 +21,15 @@ import type { TaskRunnerOptions } from "./task-runner.ts";
 export interface TaskStartsOptions
   extends Pick<
     TaskRunnerOptions,
-    "driver" | "containers" | "workDir" | "clock" | "log" | "onEvent" | "taskOf" | "files" | "policy"
+    "driver" | "containers" | "guard" | "workDir" | "clock" | "log" | "onEvent" | "taskOf" | "files" | "policy"
   > {
   /** Runs work after the effects on a task so far. */
   readonly enqueue: (uid: string, work: () => Promise<void>) => Promise<void>;
   /** Whether the last record of a task is on disk. */
   readonly isRecorded: (uid: string) => boolean;
   readonly isStopping: () => boolean;
+  /** Has the lease of a task apply to an init task. */
+  readonly onInitStarted: (name: ProgramName, program: Program) => Promise<void>;
   /** Supervises a program that was started. */
   readonly onStarted: (name: ProgramName, program: Program) => Promise<void>;
 }
@@ -36,9 +39,15 @@ export class TaskStarts {
   readonly #options: TaskStartsOptions;
   readonly #downloads = new TaskDownloads();
   readonly #devices: DeviceClaims;
+  readonly #init: InitTasks;
 
   constructor(options: TaskStartsOptions) {
     this.#options = options;
+    this.#init = new InitTasks({
+      driver: options.driver,
+      guard: options.onInitStarted,
+      forget: (id) => options.guard.forget(id),
+    });
     this.#devices = new DeviceClaims(options.driver);
   }
 
@@ -67,24 +76,26 @@ export class TaskStarts {
     // A restart on this robot finds the artifacts in the directory.
     const hasFiles = (order.artifacts ?? []).length === 0 || this.#options.taskOf(uid)?.rendered !== undefined;
     const place = hasFiles ? await this.#placeWithoutPull(name, order, target.dir) : undefined;
-    if (place !== undefined) {
+    if (place !== undefined && order.init === undefined) {
       await this.#launch(name, order, target, place);
       return;
     }
-    void this.#options.onEvent({ kind: "downloading", ...name });
+    if (place === undefined) void this.#options.onEvent({ kind: "downloading", ...name });
     this.#downloads.start(uid, (signal) => this.#download(name, order, target, signal));
   }
 
-  /** Fetches the artifacts of a task, then starts its program. Never rejects. */
+  /** Fetches the artifacts of a task and runs its init tasks, then starts its program. Never rejects. */
   async #download(name: ProgramName, order: TaskOrder, target: FilesTarget, signal: AbortSignal): Promise<void> {
     try {
       await prepareFolder(target);
       // Restarts keep what is in the directory.
       if (this.#options.taskOf(name.uid)?.rendered === undefined) await this.#options.files.fetch(order, target, signal);
       const place = await this.#placeOf(order, target.dir, signal);
+      if (order.init !== undefined) await this.#init.run(name, order, target.dir, signal);
       void this.#options.enqueue(name.uid, () => this.#launch(name, order, target, place));
     } catch (error) {
-      if (!signal.aborted) this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error), isDownload: true });
+      const isDownload = !(error instanceof RobotsError && error.code === "InitFailed");
+      if (!signal.aborted) this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error), isDownload });
     }
   }
 
@@ -205,6 +216,11 @@ export class TaskStarts {
   /** Cancels the download of a task. When this resolves, it no longer writes files. */
   async cancel(uid: string): Promise<void> {
     await this.#downloads.cancel(uid);
+  }
+
+  /** Stops the init tasks of a task whose program does not run any more. */
+  async stopInit(uid: string): Promise<void> {
+    await this.#init.stop(uid);
   }
 
   /** Cancels all downloads. */
