@@ -4,7 +4,7 @@ import type { AgentIdentity } from "../tls/agent-identity.ts";
 import { AgentSessions } from "../tls/agent-sessions.ts";
 import { RequestLeaseRequestSchema, type RequestLeaseRequest, ToolInvoker } from "../agent2.generated.ts";
 import { create } from "@bufbuild/protobuf";
-import type { LeaseAnswer, LeaseRequest } from "./lease.ts";
+import { isRenewal, type LeaseAnswer, type LeaseRequest } from "./lease.ts";
 
 /** A request with the address of its sender. `hello` announces the address, and asks whether the first lease could be granted. */
 export type PeerRequest = (LeaseRequest | (Pick<LeaseRequest, "from"> & { readonly kind: "hello" })) & {
@@ -18,7 +18,8 @@ export interface Peers {
   close(): void;
 }
 
-const answerTimeoutMs = 1_000;
+/** A late answer to a renewal counts from the time at which it was requested, so a slow machine need not lose its lease. */
+const [answerTimeoutMs, renewalTimeoutMs] = [1_000, 3_000];
 
 /** Connects to agents by gRPC. All agents of an App have the same port and authority. `token`: the current one. `identity`: undefined without TLS. */
 export function createPeers(port: number, token: () => string, identity: () => AgentIdentity | undefined): Peers {
@@ -34,8 +35,9 @@ export function createPeers(port: number, token: () => string, identity: () => A
   return {
     async request(host, request) {
       try {
+        const timeoutMs = isRenewal(request) ? renewalTimeoutMs : answerTimeoutMs;
         const headers = { authorization: `Bearer ${token()}` };
-        const answer = await toolsOf(host).requestLease(encodeRequest(request), { headers, timeoutMs: answerTimeoutMs });
+        const answer = await toolsOf(host).requestLease(encodeRequest(request), { headers, timeoutMs });
         return {
           isGranted: answer.granted,
           epoch: Number(answer.epoch),
