@@ -49,6 +49,9 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper o
     const upload = "0".repeat(32);
     await helpers.run(program, { kind: "write", path: "one", upload, offset: 0, data: Buffer.from("text") });
     await helpers.run(program, { kind: "commit", path: "one", upload, mode: 0o600 });
+    const [usage] = await manager.usages.measure();
+    expect(usage?.limits.diskBytes).toBeGreaterThan(0);
+    expect(usage?.diskBytes).toBeGreaterThan(0);
     const status = processStatus("keelson-sandbox-files");
     const uid = Number(/^Uid:\t(\d+)\t(\d+)/m.exec(status)?.[1]);
     expect(uid).toBeGreaterThan(65_535);
@@ -71,7 +74,7 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper o
     const broken = [watch, killed].map(async ({ reports }) => {
       for await (const report of reports) expect(report.isLossy).toBe(false);
     });
-    await expect(Promise.race(broken)).rejects.toThrow("the watch broke");
+    await expect(Promise.race(broken)).rejects.toThrow("the watch failed");
     const [left] = await Promise.allSettled([watches.open(program, { path: ".", isRecursive: true })]);
     const waiting = helpers.run(program, { kind: "stat", path: "one" });
     expect((await waiting).info).toMatchObject({ type: "file", mode: 0o600 });
