@@ -248,7 +248,7 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     expect(await agent.manager.create(sandbox(2, ["true"]))).toMatchObject({
       success: false,
       rejected: true,
-      message: expect.stringContaining("programs of an earlier agent may still use it"),
+      message: expect.stringContaining("programs of an earlier agent may still be using it"),
     });
     await expect(remove()).rejects.toMatchObject({ code: "InUse" });
     await Promise.all(first.driver.list().map((program) => program.remove()));
