@@ -109,7 +109,7 @@ test("a container gets no devices, and none runs without containerd", () => {
   const devices = [{ name: "arm", count: 1 }];
   const targetDevices = [{ name: "arm", ids: ["/dev/arm"] }];
   const policy = { ...open, ...readRobotPolicy({ docker: {}, devices: [{ name: "arm", paths: ["/dev/arm"] }] }) };
-  expect(read({ image: "nav" }, policy, { resources: { devices }, targetDevices })).toContain("the driver docker has none");
+  expect(read({ image: "nav" }, policy, { resources: { devices }, targetDevices })).toContain("the docker driver has none");
   expect(read({ image: "nav" }, { robotId: "r1", ...defaultRobotPolicy })).toContain('robot r1 has no driver "docker"');
   const unavailable = { docker: "containerd does not respond" };
   expect(read({ image: "nav" }, { ...open, drivers: ["exec"], unavailable })).toContain(

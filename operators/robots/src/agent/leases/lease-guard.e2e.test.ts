@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -65,4 +65,13 @@ test("a process that only has the number of the program is not killed", async ()
   await guard.record({ id: "gone", pid: 2 ** 22 + 1, untilMs: readBootMs() });
   expect(started).toEqual([]);
   expect(existsSync(join(dir, "gone.lease"))).toBe(false);
+});
+
+test("a lease is recorded although a directory has taken the place of its record", async () => {
+  const guard = new LeaseGuard(dir, () => {});
+  mkdirSync(join(dir, "own.lease", "in"), { recursive: true });
+  await guard.record({ id: "own", pid: process.pid, untilMs: 5_000 });
+  expect(await guard.endOf("own")).toBe(5_000);
+  await guard.forget("own");
+  expect(await guard.endOf("own")).toBeUndefined();
 });

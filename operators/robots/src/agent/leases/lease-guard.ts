@@ -60,7 +60,13 @@ export class LeaseGuard {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
     const file = this.#fileOf(id);
     await writeFile(`${file}.new`, `${Math.floor(untilMs / 1000)} ${pid} ${startTime}\n`, { mode: 0o600 });
-    await rename(`${file}.new`, file);
+    try {
+      await rename(`${file}.new`, file);
+    } catch {
+      // Something else took its place, such as a directory after damage of the disk.
+      await rm(file, { recursive: true, force: true });
+      await rename(`${file}.new`, file);
+    }
     if (!(await this.#isRunning())) this.#start(this.#dir);
   }
 
@@ -72,7 +78,7 @@ export class LeaseGuard {
 
   /** Forgets a program that has ended. */
   async forget(id: string): Promise<void> {
-    await rm(this.#fileOf(id), { force: true });
+    await rm(this.#fileOf(id), { recursive: true, force: true });
   }
 
   /** Forgets all programs but these. */
@@ -80,7 +86,7 @@ export class LeaseGuard {
     const files = await readdir(this.#dir).catch(() => []);
     for (const file of files) {
       if (file.endsWith(".lease") && !ids.has(file.slice(0, -".lease".length)))
-        await rm(join(this.#dir, file), { force: true });
+        await rm(join(this.#dir, file), { recursive: true, force: true });
     }
   }
 

@@ -234,7 +234,14 @@ export class TaskRunner {
   /** Records the end of the lease of the task whose program is `main`. */
   async #recordLease({ id, state }: Program, main = id): Promise<void> {
     const untilMs = this.#leaseEnds.get(main);
-    if (untilMs !== undefined && state.kind === "running") await this.#options.guard.record({ id, pid: state.pid, untilMs });
+    if (untilMs === undefined || state.kind !== "running") return;
+    try {
+      await this.#options.guard.record({ id, pid: state.pid, untilMs });
+    } catch (error) {
+      // The program runs and must be supervised all the same.
+      const text = "could not record the end of a lease, which is now enforced only while the agent runs";
+      this.#options.log.error({ program: id, error: String(error) }, text);
+    }
   }
 
   /** Reports the start of a program and, later, its exit. */
