@@ -165,7 +165,8 @@ if (workload === "prepare" || workload === "read") {
   const [host = "10.72.0.1"] = [name, ...hosts].filter(Boolean);
   const connection = await drivers[engine].open(host);
   const result = await connection[workload]();
-  process.stdout.write(JSON.stringify(result ?? {}));
+  // A pipe takes the text in parts.
+  await new Promise((resolve) => process.stdout.write(JSON.stringify(result ?? {}), resolve));
   connection.close();
   process.exit(0);
 }

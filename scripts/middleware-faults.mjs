@@ -10,11 +10,13 @@
  */
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync, chmodSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync, chmodSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
+import { check, gapOf } from "./middleware-faults-history.mjs";
+import { freeze, generator, processesOf, signal } from "./middleware-faults-processes.mjs";
 
 const { values: flags } = parseArgs({
   options: {
@@ -25,14 +27,18 @@ const { values: flags } = parseArgs({
   },
 });
 const root = new URL("../", import.meta.url);
-const inside = "KEELSON_FAULTS_NAMESPACE";
+const inside = "KEELSON_FAULTS_FOLDER";
 if (process.env[inside] === undefined) {
   // All processes and networks end with the namespaces. The shell reaps processes whose parents have been killed.
   const namespaces = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
   const prepare = ["sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && { "$@" & wait $!; }', "sh"];
   const command = [...namespaces, ...prepare, process.execPath, ...process.argv.slice(1)];
-  const child = spawn("unshare", command, { stdio: "inherit", env: { ...process.env, [inside]: "true" } });
+  const folder = mkdtempSync(join(tmpdir(), "keelson-faults-"));
+  chmodSync(folder, 0o755);
+  const child = spawn("unshare", command, { stdio: "inherit", env: { ...process.env, [inside]: folder } });
   const [code] = await once(child, "exit");
+  if (code === 0) rmSync(folder, { recursive: true, force: true });
+  else process.stderr.write(`logs of the agents: ${folder}\n`);
   process.exit(code ?? 1);
 }
 
@@ -66,8 +72,7 @@ const engines = {
   },
 };
 const engine = engines[flags.engine];
-const folder = mkdtempSync(join(tmpdir(), "keelson-faults-"));
-chmodSync(folder, 0o755);
+const folder = process.env[inside];
 const network = await PodNetwork.open({
   dataDir: "/data",
   podNetwork: "10.72",
@@ -81,17 +86,6 @@ const pods = ["pod-0", "pod-1", "pod-2"].map((name, index) => ({
   home: join(folder, name),
 }));
 const log = (line) => process.stderr.write(`${(now() / 1_000).toFixed(1)} ${line}\n`);
-
-/** A small seeded generator (mulberry32). */
-function generator(seed) {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 /** Runs the agent of a Pod, and starts it again whenever it ends, like a kubelet. */
 async function run(pod) {
@@ -174,38 +168,7 @@ const cut = ({ host }) =>
   );
 const heal = () => nft("delete table inet cut");
 
-/** Process ids of a Pod's agent, and of its server with its children. */
-function processesOf({ agent, home }) {
-  const stats = readdirSync("/proc").flatMap((name) => {
-    if (!/^\d+$/.test(name)) return [];
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, "utf8");
-      const command = readFileSync(`/proc/${name}/cmdline`, "utf8");
-      return [{ pid: Number(name), parent: Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]), command }];
-    } catch {
-      return [];
-    }
-  });
-  const isServer = ({ parent, command }) => parent === agent.pid && !command.startsWith("sh");
-  const server = stats.find(isServer)?.pid;
-  const children = stats.filter(({ parent }) => parent === server).map(({ pid, command }) => ({ pid, command }));
-  return { agent: agent.pid, server, children, home };
-}
-const signal = (pids, name) => {
-  for (const pid of pids) {
-    try {
-      process.kill(pid, name);
-    } catch {
-      // It has ended.
-    }
-  }
-};
 const [first, second] = [8_000, 14_000];
-async function freeze(pids, ms) {
-  signal(pids, "SIGSTOP");
-  await pause(ms);
-  signal(pids, "SIGCONT");
-}
 const freezeChild = (pod, name) =>
   freeze(
     processesOf(pod)
@@ -240,16 +203,6 @@ const faults = {
       }),
 };
 
-function gapOf(acknowledged, from, to) {
-  const times = acknowledged
-    .map(({ at }) => at)
-    .filter((at) => at > from - 1_000 && at < to)
-    .sort((a, b) => a - b);
-  let gap = 0;
-  for (let index = 1; index < times.length; index++) gap = Math.max(gap, times[index] - times[index - 1]);
-  return gap;
-}
-
 async function setUp() {
   for (const pod of pods) await run(pod);
   const [primary] = pods;
@@ -274,47 +227,6 @@ const runClient = (...args) =>
       },
     ),
   );
-
-function check(clients, stored) {
-  const problems = [];
-  const appends = clients.filter(({ workload }) => workload === "append").flatMap(({ acknowledged }) => acknowledged);
-  const has = new Set(stored.appended);
-  const lost = appends.filter(({ value }) => !has.has(value));
-  if (isSynchronous && lost.length > 0)
-    problems.push(`${lost.length} acknowledged appends were lost: ${JSON.stringify(lost.slice(0, 5))}`);
-  const increments = clients.filter(({ workload }) => workload === "register").flatMap(({ acknowledged }) => acknowledged);
-  const values = increments.map(({ value }) => Number(value));
-  const repeated = values.length - new Set(values).size;
-  if (isSynchronous && repeated > 0) problems.push(`${repeated} values of the register were acknowledged twice`);
-  if (isSynchronous && Math.max(0, ...values) > stored.register)
-    problems.push(`the register is ${stored.register}, and ${Math.max(...values)} was acknowledged`);
-  const all = [...appends, ...increments].sort((a, b) => a.at - b.at);
-  // A write that started after another Pod had acknowledged one, and before that Pod stopped doing so, shows two primaries.
-  let two = 0;
-  const firstOf = new Map();
-  let term = 0;
-  for (const write of all) {
-    const key = write.host;
-    if (firstOf.get("current") !== key) {
-      term += 1;
-      firstOf.set("current", key);
-      firstOf.set("since", write.at);
-      firstOf.set("before", firstOf.get("last"));
-    }
-    firstOf.set("last", key);
-  }
-  for (let index = 1; index < all.length; index++) {
-    const [previous, write] = [all[index - 1], all[index]];
-    if (previous.host === write.host) continue;
-    // The previous Pod acknowledged something that was started after this Pod's write had completed?
-    const later = all
-      .slice(index + 1, index + 50)
-      .find(({ host, started }) => host === previous.host && started > write.at && started < write.at + 1_000);
-    if (later !== undefined) two += 1;
-  }
-  if (two > 0) problems.push(`two Pods accepted writes at the same time (${two} times)`);
-  return { acknowledged: all.length, lost: lost.length, repeated, terms: term, problems };
-}
 
 const rows = [];
 let failure;
@@ -356,7 +268,7 @@ try {
 }
 try {
   const primary = await until("a healthy end", healthy, 120_000);
-  result = check(clients, runClient("read", primary.host));
+  result = check(clients, runClient("read", primary.host), isSynchronous);
 } catch (error) {
   failure ??= error.message;
   result = { problems: [] };
@@ -370,6 +282,4 @@ for (const { fault, of, gapMs, isReplaced } of rows) {
 }
 const problems = [...(failure === undefined ? [] : [failure]), ...result.problems];
 process.stdout.write(`${JSON.stringify({ ...flags, faults: rows.length, ...result, problems, summary }, undefined, 1)}\n`);
-if (problems.length > 0) log(`logs of the agents: ${folder}`);
-else rmSync(folder, { recursive: true, force: true, maxRetries: 20 });
 process.exit(problems.length > 0 ? 1 : 0);
