@@ -171,8 +171,8 @@ describe("Mosquitto with the generated configuration", () => {
     const running = await watched(client, Task, "running", (each) => each?.status?.state === "running");
     const before = broker.log().length;
     const thief = await connect(stolen("one"), "k8s4r-agent-two");
-    const heard: string[] = [];
-    thief.on("message", (topic) => heard.push(topic));
+    const received: string[] = [];
+    thief.on("message", (topic) => received.push(topic));
     const granted = await thief.subscribeAsync(["k8s4r/robots/two/#", "#"], { qos: 1 }).catch(() => []);
     expect(granted.every(({ qos }) => qos >= 0)).toBe(true);
     const { uid: taskUid = "" } = running?.metadata ?? {};
@@ -199,7 +199,7 @@ describe("Mosquitto with the generated configuration", () => {
     // The thief's connection has replaced none of robot two.
     await expect.poll(() => broker.log().slice(before)).toMatch(/New client connected from \S+ as one /);
     expect(broker.log().slice(before)).not.toMatch(/Client \S*two already connected/);
-    expect(heard.filter((topic) => topic.includes("/two/"))).toEqual([]);
+    expect(received.filter((topic) => topic.includes("/two/"))).toEqual([]);
   });
 
   it("cannot have a robot run a dispatch that it forged", async () => {

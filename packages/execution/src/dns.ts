@@ -1,1 +1,1 @@
-export { askNameServers, messageOf, type NameServersOptions, questionOnly, withLength } from "./dns/name-servers.ts";
+export { queryNameServers, messageOf, type NameServersOptions, questionOnly, withLength } from "./dns/name-servers.ts";

@@ -39,7 +39,7 @@ export const sandboxLoad: Benchmark = {
       await load.createPool("image", { perImage: 4 });
       const starts = await measureStarts(load);
       const throughput = await measureThroughput(load);
-      const left = await measureLeft(load, dir);
+      const left = await measureLeftovers(load, dir);
       await client.close();
       return [...starts, ...throughput, ...left];
     } finally {
@@ -183,13 +183,13 @@ interface Leftovers {
   readonly residentMiB: number;
 }
 
-async function measureLeft(load: Load, dir: string): Promise<readonly Figure[]> {
+async function measureLeftovers(load: Load, dir: string): Promise<readonly Figure[]> {
   const run = async (): Promise<Leftovers> => {
     for (let index = 0; index < flatCycles; index += 4)
       await Promise.all(["shell", "image", "shell", "image"].map((pool) => load.cycle(pool)));
     await load.settle();
     await Promise.all(["shell", "image"].map((pool) => load.whenWarm(pool)));
-    return countLeft(dir);
+    return countLeftovers(dir);
   };
   const before = await run();
   const after = await run();
@@ -201,7 +201,7 @@ async function measureLeft(load: Load, dir: string): Promise<readonly Figure[]> 
   }));
 }
 
-function countLeft(dir: string): Leftovers {
+function countLeftovers(dir: string): Leftovers {
   const agents = agentPids(dir);
   const count = (path: string): number => (existsSync(path) ? readdirSync(path).length : 0);
   const groups = count("/sys/fs/cgroup") > 0 ? readdirSync("/sys/fs/cgroup") : [];

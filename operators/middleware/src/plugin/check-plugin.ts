@@ -7,7 +7,7 @@ import { TemplateError } from "../template/template-error.ts";
 import type { Plugin, PluginComponent } from "./plugin.ts";
 import { documentKey, pluginConfigMapName, PluginError, pluginInSteps, readDocumentInSteps } from "./read-plugin.ts";
 import { renderGroupInSteps } from "./render-group.ts";
-import { runInTurns } from "./steps.ts";
+import { runInSteps } from "./steps.ts";
 
 /** Groups that are rendered at most, so that a plugin does not block the operator. */
 const maxSamples = 8;
@@ -29,9 +29,9 @@ export async function pluginProblem(
   try {
     if (foreignVersion.test(configMap.data?.[documentKey] ?? "")) return undefined;
     const budget = new RenderBudget(checkLimits);
-    const document = await runInTurns(readDocumentInSteps(configMap, budget));
+    const document = await runInSteps(readDocumentInSteps(configMap, budget));
     if (isForeign(document)) return undefined;
-    const plugin = await runInTurns(pluginInSteps(configMap, document));
+    const plugin = await runInSteps(pluginInSteps(configMap, document));
     const { name, version } = plugin;
     if (pluginConfigMapName(name, version) !== configMap.metadata.name)
       return `contains ${name} ${version}: the name of the ConfigMap must be ${pluginConfigMapName(name, version)}`;
@@ -39,7 +39,7 @@ export async function pluginProblem(
       component.groups.map((group) => sampleGroup(plugin, component, group)),
     );
     for (const group of samples.slice(0, maxSamples))
-      await runInTurns(renderGroupInSteps(group, plugin, agentCommand, { isSample: true, budget }));
+      await runInSteps(renderGroupInSteps(group, plugin, agentCommand, { isSample: true, budget }));
     return undefined;
   } catch (error) {
     if (error instanceof PluginError) return error.message;

@@ -12,7 +12,7 @@ export function runSteps<T>(steps: Steps<T>): T {
 }
 
 /** Takes the steps in turns of the event loop. */
-export async function runInTurns<T>(steps: Steps<T>): Promise<T> {
+export async function runInSteps<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;

@@ -171,9 +171,9 @@ export class Heartbeats {
     const onTimeout = (): void => {
       entry.silence = undefined;
       if (entry.status.connected !== true) return;
-      const leftMs = isListening() ? entry.seenAt + silenceTimeoutMs - clock.monotonic() : silenceTimeoutMs;
-      if (leftMs > 0) {
-        this.#watchSilence(robot, entry, leftMs);
+      const remainingMs = isListening() ? entry.seenAt + silenceTimeoutMs - clock.monotonic() : silenceTimeoutMs;
+      if (remainingMs > 0) {
+        this.#watchSilence(robot, entry, remainingMs);
         return;
       }
       entry.status = { ...entry.status, connected: false };

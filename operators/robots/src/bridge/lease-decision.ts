@@ -35,8 +35,8 @@ export function decideLease(
   if (status.state !== "dispatching" && status.state !== "running") return refuse(`the attempt has ended: ${status.state}`);
   if (metadata.deletionTimestamp !== undefined) return refuse("the task is being deleted");
   if (status.lease?.attempt !== attempt) return refuse("the attempt was dispatched without a lease");
-  const leftMs = Date.parse(status.lease.grantsUntil) - now;
-  if (leftMs >= raiseBeforeMs) return { kind: "grant" };
+  const remainingMs = Date.parse(status.lease.grantsUntil) - now;
+  if (remainingMs >= raiseBeforeMs) return { kind: "grant" };
   const grantsUntil = new Date(now + grantPeriodMs).toISOString();
-  return { kind: "raise", lease: { ...status.lease, grantsUntil }, mayGrant: leftMs > 0 };
+  return { kind: "raise", lease: { ...status.lease, grantsUntil }, mayGrant: remainingMs > 0 };
 }

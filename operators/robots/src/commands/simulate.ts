@@ -66,7 +66,7 @@ async function simulate(context: CommandContext): Promise<number> {
   fleet.start();
   stdout.write(`${robots} robots are connecting to ${broker.brokerUrl}; stop them with Ctrl+C\n`);
   try {
-    await leaveAndReturn(fleet, context);
+    await goOfflineAndReturn(fleet, context);
     await aborted(signal);
   } catch (error) {
     if (!signal.aborted) throw error;
@@ -76,7 +76,10 @@ async function simulate(context: CommandContext): Promise<number> {
   return 0;
 }
 
-async function leaveAndReturn(fleet: SimulatedFleet, { flags: values, stdout, clock, signal }: CommandContext): Promise<void> {
+async function goOfflineAndReturn(
+  fleet: SimulatedFleet,
+  { flags: values, stdout, clock, signal }: CommandContext,
+): Promise<void> {
   const count = flags.offline.read(values);
   if (count === 0) return;
   const leaving = fleet.robots.slice(-count);

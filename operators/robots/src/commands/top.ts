@@ -63,7 +63,7 @@ interface RobotUse {
 function useOf({ metadata, status }: DeepReadonly<Robot>, tasks: readonly DeepReadonly<Task>[], now: number): RobotUse {
   const { cpu, memory, disks, battery } = status?.deviceInfo ?? {};
   const robot = metadata.name ?? "";
-  const heard = status?.lastHeartbeatTime;
+  const lastHeartbeat = status?.lastHeartbeatTime;
   return {
     robot,
     phase: status?.phase ?? "Pending",
@@ -74,7 +74,8 @@ function useOf({ metadata, status }: DeepReadonly<Robot>, tasks: readonly DeepRe
     diskFree: disks?.[0]?.free,
     batteryPercent: battery?.percent,
     runningTasks: tasks.filter((task) => task.spec.targetRobot === robot && task.status?.state === "running").length,
-    measuredSecondsAgo: heard === undefined ? undefined : Math.max(Math.round((now - Date.parse(heard)) / 1000), 0),
+    measuredSecondsAgo:
+      lastHeartbeat === undefined ? undefined : Math.max(Math.round((now - Date.parse(lastHeartbeat)) / 1000), 0),
   };
 }
 

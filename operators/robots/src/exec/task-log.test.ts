@@ -16,7 +16,7 @@ const position: LogPosition = { after: 0, offset: 4, last: "b25lCg==" };
 
 let task: DeepReadonly<Task> | undefined;
 let robot: DeepReadonly<Robot>;
-let heard: string[];
+let notices: string[];
 let listeners: Set<() => void>;
 let opened: { readonly start: Readonly<Record<string, unknown>>; readonly listener: ExecListener; isClosed: boolean }[];
 let gone: AbortController;
@@ -24,7 +24,7 @@ let gone: AbortController;
 beforeEach(() => {
   task = taskOf({ state: "running", attempt: 1, logsStdout: "a\nb\nc\n" }, { bound: true });
   robot = online;
-  heard = [];
+  notices = [];
   listeners = new Set();
   opened = [];
   gone = new AbortController();
@@ -36,8 +36,8 @@ function send(request: Partial<LogRequest> = {}): ReturnType<typeof sendTaskLog>
     request: { isFollowing: true, streams: ["stdout", "stderr"], ...request },
     reader: {
       signal: gone.signal,
-      output: async (stream, data) => void heard.push(`${stream}: ${data.toString()}`),
-      notice: (message) => void heard.push(message),
+      output: async (stream, data) => void notices.push(`${stream}: ${data.toString()}`),
+      notice: (message) => void notices.push(message),
     },
     sessions: {
       open(_robot, start, listener) {
@@ -76,7 +76,7 @@ it("continues where the output ended when the robot returns", async () => {
   expect(opened[1]?.start).toMatchObject({ kind: "logs", attempt: 1, from: { stdout: position } });
   opened[1]?.listener.onEnd({ exitCode: 0 });
   expect(await sent).toEqual({ exitCode: 0 });
-  expect(heard).toEqual(["stdout: one\n", "robot robot-001 is no longer connected", "continuing with the output"]);
+  expect(notices).toEqual(["stdout: one\n", "robot robot-001 is no longer connected", "continuing with the output"]);
   expect(listeners.size).toBe(0);
 });
 
@@ -95,7 +95,7 @@ it("waits for a robot that is not online, until the reader disconnected", async 
   robot = offline;
   const sent = send();
   await robotIs(offline);
-  expect(heard).toEqual(["robot robot-001 is not online; waiting for the robot"]);
+  expect(notices).toEqual(["robot robot-001 is not online; waiting for the robot"]);
   gone.abort();
   expect(await sent).toEqual({ problem: "the reader disconnected" });
   expect([opened, listeners.size]).toEqual([[], 0]);
@@ -111,7 +111,7 @@ it("ends the output on the robot when the reader disconnected", async () => {
 it("sends what an absent robot has reported to a reader that does not follow", async () => {
   robot = offline;
   expect(await send({ isFollowing: false, tailLines: 2 })).toEqual({ exitCode: 0 });
-  expect(heard).toEqual([
+  expect(notices).toEqual([
     "robot robot-001 is not online; this is the end of the output that it has reported",
     "stdout: b\nc\n",
   ]);

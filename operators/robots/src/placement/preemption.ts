@@ -98,8 +98,8 @@ function victimsOn(
   const occupants = occupantsOf(robot);
   const fixed = occupants.filter(({ kind }) => kind === "fixed");
   const preemptible = occupants.filter(({ kind }) => kind === "preemptible");
-  const hasRoomToCome = preemptible.length > 0 || occupants.some(({ kind }) => kind === "leaving");
-  if (!hasRoomToCome || !fits(demand, robot, fixed)) return undefined;
+  const willHaveRoom = preemptible.length > 0 || occupants.some(({ kind }) => kind === "leaving");
+  if (!willHaveRoom || !fits(demand, robot, fixed)) return undefined;
   const sizeOf = shareOf(robot);
   const [a, b] = [1, -1].map((sign) =>
     victimsInOrder(demand, robot, fixed, [...preemptible].sort(byPriority((x, y) => sign * (sizeOf(x) - sizeOf(y))))),

@@ -35,7 +35,7 @@ const decide = (observed: Partial<JobRolloutObservation>) =>
     spec: second,
     revisions: revisionsOf(first, second),
     groups: [],
-    hasUnknownPast: false,
+    hasUnknownHistory: false,
     promoted: 0,
     before: stable,
     ...observed,

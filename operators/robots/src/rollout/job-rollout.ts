@@ -12,7 +12,7 @@ export interface JobRolloutObservation {
   readonly revisions: readonly JobRevision[];
   readonly groups: readonly DeepReadonly<TaskGroup>[];
   /** Whether the Job's tasks were created before Jobs had revisions, from another spec. */
-  readonly hasUnknownPast: boolean;
+  readonly hasUnknownHistory: boolean;
   /** Highest revision that the user promoted. */
   readonly promoted: number;
   /** The stored status. */
@@ -55,11 +55,11 @@ export interface JobRolloutDecision {
  * the stable revision. A new spec supersedes the rollout in progress.
  */
 export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDecision | undefined {
-  const { revisions, before, groups, spec, hasUnknownPast } = observed;
+  const { revisions, before, groups, spec, hasUnknownHistory } = observed;
   const latest = revisions.at(-1);
   if (latest === undefined) return undefined;
   const isNew = before === undefined || before.latestRevision !== latest.number;
-  const stable = before?.stableRevision ?? (hasUnknownPast ? latest.number - 1 : latest.number);
+  const stable = before?.stableRevision ?? (hasUnknownHistory ? latest.number - 1 : latest.number);
   const failed = isNew ? undefined : before.failedRevision;
   const wasReverting = !isNew && (before.phase === "reverting" || before.phase === "reverted");
   const stableRevision = revisions.find(({ number }) => number === stable);

@@ -2,7 +2,7 @@ import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { once } from "node:events";
 import { BlockList } from "node:net";
 import type { Clock } from "@keelson/api-machinery/time";
-import { askNameServers, questionOnly } from "@keelson/execution/dns";
+import { queryNameServers, questionOnly } from "@keelson/execution/dns";
 import { decode, encode, type Packet } from "dns-packet";
 import { privateNetworks } from "./firewall-rules.ts";
 import { type NetworkPolicy, type NetworkRule, rulesFor } from "./network-policy.ts";
@@ -110,7 +110,7 @@ class UdpDnsGate implements DnsGate {
     if (question.type === "AAAA") return response(query, 0);
     // Encoded anew: a name server must not read another name in the message than this resolver.
     const { servers, clock } = this.#options;
-    const answer = await askNameServers(policy.mode === "internet" ? message : questionOnly(message), { servers, clock });
+    const answer = await queryNameServers(policy.mode === "internet" ? message : questionOnly(message), { servers, clock });
     if (answer === undefined) return response(query, responseCodes.servfail);
     if (policy.mode === "internet") return answer;
     return this.#admit(query, answer, name, rules);

@@ -8,7 +8,7 @@ import { VolumeError } from "./volume-error.ts";
 import { checkContainer, containerIds, hostMounts, volumeMountsOf, volumeSupportProblem } from "./volume-host.ts";
 import { createImage, VolumeMounts } from "./volume-image.ts";
 import { isExclusive, type VolumeMount, volumeIdPattern } from "./volume-mount.ts";
-import { giveFiles, type IdRange } from "./volume-owner.ts";
+import { chownFiles, type IdRange } from "./volume-owner.ts";
 import { imageOf, readRecord, readSizes, recordOf, requireRecord, type VolumeRecord, writeRecord } from "./volume-record.ts";
 
 /** Options of {@link AgentVolumes}. */
@@ -277,7 +277,7 @@ export class AgentVolumes {
       await this.#mounts.run("rm", ["-rf", join(mounted, "lost+found")], "prepare the volume");
     }
     await writeRecord(recordOf(folder), { ...record, owners: [...record.owners, to] });
-    await giveFiles(this.#mounts, mounted, record.owners, to);
+    await chownFiles(this.#mounts, mounted, record.owners, to);
     await writeRecord(recordOf(folder), { ...record, owners: [to] });
   }
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { giveFiles, shiftId } from "./volume-owner.ts";
+import { chownFiles, shiftId } from "./volume-owner.ts";
 
 const range = (first: number) => ({ first, size: 65_536 });
 
@@ -19,7 +19,7 @@ it("changes each owner once, and gives all files to the first id if there are to
       return Promise.resolve(program === "find" ? listing : "");
     },
   });
-  await giveFiles(
+  await chownFiles(
     tools("1000000 1000000\n1000007 1000008\n1000000 1000000\n2000001 2000001\n"),
     "/volume",
     [range(1_000_000)],
@@ -30,6 +30,6 @@ it("changes each owner once, and gives all files to the first id if there are to
     "chown -hR -P --from=1000007:1000008 2000007:2000008 /volume",
   ]);
   const many = Array.from({ length: 100 }, (_, index) => `${1_000_000 + index} 1000000\n`).join("");
-  await giveFiles(tools(many), "/volume", [range(1_000_000)], range(2_000_000));
+  await chownFiles(tools(many), "/volume", [range(1_000_000)], range(2_000_000));
   expect(commands).toEqual(["chown -hR -P 2000000:2000000 /volume"]);
 });

@@ -24,7 +24,7 @@ export function shiftId(id: number, from: readonly IdRange[], to: IdRange): numb
  * the range. The tools do not follow links and open each directory relative to its parent, so neither links nor depth lead astray. No sandbox
  * may use the directory in the meantime. Repeating an interrupted call completes it.
  */
-export async function giveFiles(
+export async function chownFiles(
   { run }: Pick<VolumeMounts, "run">,
   folder: string,
   from: readonly IdRange[],

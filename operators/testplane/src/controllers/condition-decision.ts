@@ -68,7 +68,7 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
   const named = (condition?.failWhen ?? []).map((each, index) =>
     evaluate({ allOf: [each] }, objects, { ...context, scope: `${context.scope}.failWhen[${index}]` }),
   );
-  const broken = named.find(({ passed }) => passed)?.results[0] ?? brokenEarlier(input);
+  const broken = named.find(({ passed }) => passed)?.results[0] ?? earlierFailure(input);
   if (broken !== undefined) return { kind: "failed", reason: "CheckFailed", message: `failWhen: ${broken.expect} holds` };
   const webhookCalls = [evaluation, ...named].flatMap((each) => each.webhookCalls);
   const wakeAtMs = Math.min(until, ...[evaluation, ...named].map(({ retryAtMs }) => retryAtMs ?? until));
@@ -112,7 +112,7 @@ function lapseOf(input: ConditionInput): string | undefined {
 }
 
 /** A check of `failWhen` that held for a version of the object since the last decision. */
-function brokenEarlier(input: ConditionInput): ExpectationResult | undefined {
+function earlierFailure(input: ConditionInput): ExpectationResult | undefined {
   const { versions = [], condition } = input;
   for (const each of condition?.failWhen ?? [])
     for (const version of versions) {

@@ -1,5 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import { askNameServers, questionOnly } from "@keelson/execution/dns";
+import { queryNameServers, questionOnly } from "@keelson/execution/dns";
 import { type Answer, decode, encode, type Packet, type Question } from "dns-packet";
 import type { NameIndex } from "./name-index.ts";
 import { type OwnNetworks, type Resolution, resolveName, responseCodes } from "./resolve-name.ts";
@@ -66,7 +66,7 @@ async function forward(
   const { id = 0, additionals = [] } = query;
   const message = questionOnly(encode({ type: "query", id, questions: [question], additionals }));
   const servers = upstreams().slice(0, maxUpstreams);
-  const answer = await askNameServers(message, { servers, clock, transport });
+  const answer = await queryNameServers(message, { servers, clock, transport });
   return answer === undefined ? undefined : decode(Buffer.from(answer));
 }
 

@@ -2,7 +2,7 @@ import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { systemClock } from "@keelson/api-machinery/time";
-import { askNameServers } from "@keelson/execution/dns";
+import { queryNameServers } from "@keelson/execution/dns";
 import { type Answer, decode, encode, type Packet, type RecordType } from "dns-packet";
 import { expect, onTestFinished, test } from "vitest";
 import { type DnsServer, type DnsServerOptions, startDnsServer } from "./dns-server.ts";
@@ -62,7 +62,7 @@ async function ask(
 ): Promise<ReturnType<typeof decode>> {
   const port = transport === "udp" ? server.udpPort : server.tcpPort;
   const message = encode({ ...rest, type: "query", id: 7, questions: [{ type, name }] });
-  const answer = await askNameServers(message, { servers: [`${address}:${port}`], clock: systemClock, transport });
+  const answer = await queryNameServers(message, { servers: [`${address}:${port}`], clock: systemClock, transport });
   return decode(Buffer.from(answer ?? []));
 }
 

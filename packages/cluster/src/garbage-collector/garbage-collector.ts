@@ -166,7 +166,7 @@ class WatchingCollector implements GarbageCollector {
   async #delete(node: GraphNode, policy: DeletePolicy, signal: AbortSignal): Promise<void> {
     const { type, namespace, name, uid } = node;
     this.#log.info({ kind: type.kind, namespace, name, policy }, "deleting object whose owners no longer exist");
-    await ignoreGone(this.#client.delete(type, keyOf(node), { propagationPolicy: policy, preconditions: { uid }, signal }));
+    await ignoreNotFound(this.#client.delete(type, keyOf(node), { propagationPolicy: policy, preconditions: { uid }, signal }));
   }
 
   #dropOwners(node: GraphNode, uids: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
@@ -181,7 +181,7 @@ class WatchingCollector implements GarbageCollector {
     signal: AbortSignal,
     edit: (object: Pick<KubernetesObject, "metadata">) => Record<string, unknown>,
   ): Promise<void> {
-    await ignoreGone(
+    await ignoreNotFound(
       (async () => {
         const live = await this.#client.get(node.type, keyOf(node), { signal });
         if (live.metadata.uid !== node.uid) return;
@@ -209,7 +209,7 @@ export function keyOf(node: Pick<GraphNode, "name" | "namespace" | "type">): {
 }
 
 /** Ignores NotFound, and conflicts that mean the object was replaced or is already being deleted. */
-async function ignoreGone(request: Promise<unknown>): Promise<void> {
+async function ignoreNotFound(request: Promise<unknown>): Promise<void> {
   try {
     await request;
   } catch (error) {

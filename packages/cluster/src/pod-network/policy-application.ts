@@ -31,7 +31,7 @@ const sliceMs = 3;
 const maxRejected = 4;
 
 /** How long a policy that nftables rejected is left out, unless it changes. */
-const leftOutMs = 60_000;
+const omittedMs = 60_000;
 
 /** The rules of NetworkPolicies in the router. A policy that cannot be applied isolates its Pods and allows nothing. */
 export class PolicyApplication {
@@ -74,7 +74,7 @@ export class PolicyApplication {
     // Text of nftables may quote all of a set.
     const [reason = ""] = (error instanceof Error ? error.message : "unknown error").slice(0, 300).split("\n");
     for (const policy of rejected) {
-      this.#leftOut.set(policy, clock.monotonic() + leftOutMs);
+      this.#leftOut.set(policy, clock.monotonic() + omittedMs);
       this.#report(policy, "RulesRejected", `nftables rejects the rules of the policy: ${reason}`);
     }
   }

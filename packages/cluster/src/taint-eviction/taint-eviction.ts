@@ -19,8 +19,8 @@ export function decideTaintedPod(pod: CachedPod, taints: readonly Taint[], since
   if (tolerations.includes(undefined)) return { kind: "evict" };
   const seconds = Math.min(...tolerations.map((toleration) => toleration?.tolerationSeconds ?? Number.POSITIVE_INFINITY));
   if (seconds === Number.POSITIVE_INFINITY) return { kind: "keep" };
-  const leftMs = since + seconds * 1000 - now;
-  return leftMs > 0 ? { kind: "wait", ms: leftMs } : { kind: "evict" };
+  const remainingMs = since + seconds * 1000 - now;
+  return remainingMs > 0 ? { kind: "wait", ms: remainingMs } : { kind: "evict" };
 }
 
 const evictingTaints = (node: DeepReadonly<NodeObject> | undefined): readonly Taint[] =>

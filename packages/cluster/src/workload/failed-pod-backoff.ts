@@ -28,8 +28,8 @@ export class FailedPodBackoff {
     const uids = failed.map(({ metadata }) => metadata.uid ?? "");
     if (uids.every((uid) => entry?.replaced.has(uid))) return 0;
     const isReset = entry === undefined || now - entry.at >= resetMs;
-    const leftMs = isReset ? 0 : entry.at + entry.delayMs - now;
-    if (leftMs > 0) return leftMs;
+    const remainingMs = isReset ? 0 : entry.at + entry.delayMs - now;
+    if (remainingMs > 0) return remainingMs;
     for (const [other, { at }] of this.#entries) if (now - at >= resetMs) this.#entries.delete(other);
     const delayMs = isReset ? initialMs : Math.min(2 * entry.delayMs, maxMs);
     this.#entries.set(key, { at: now, delayMs, replaced: new Set(uids) });

@@ -32,9 +32,9 @@ export class StreamTimeout {
 
   #arm(delayMs: number): Timer {
     return this.#clock.setTimer(delayMs, () => {
-      const leftMs = this.#receivedAt + this.#timeoutMs - this.#clock.monotonic();
-      if (leftMs > 0) {
-        this.#timer = this.#arm(leftMs);
+      const remainingMs = this.#receivedAt + this.#timeoutMs - this.#clock.monotonic();
+      if (remainingMs > 0) {
+        this.#timer = this.#arm(remainingMs);
         return;
       }
       this.#hasFired = true;

@@ -23,7 +23,7 @@ function logger({ alive, stdout }: ProgramFolder): string {
  * Another path of the same file. The shim opens equal paths once, and when one of the outputs ends it closes the file, although it may
  * not have copied all of the other output.
  */
-function anotherPathOf(file: string): string {
+function alternatePath(file: string): string {
   return `${dirname(file)}/./${basename(file)}`;
 }
 
@@ -35,7 +35,7 @@ export async function openTaskStreams(
   const { spec, folder } = request;
   const input = await createInput(request, fifos, undefined);
   const stdin = input === undefined ? {} : { stdin: input.path };
-  if (spec.terminal === undefined) return { ...stdin, stdout: folder.stdout, stderr: anotherPathOf(errorLog(folder, spec)) };
+  if (spec.terminal === undefined) return { ...stdin, stdout: folder.stdout, stderr: alternatePath(errorLog(folder, spec)) };
   if (!(await fifos.take(folder.alive))) {
     throw new StartFailure("could not create the named pipe for its terminal", 126);
   }

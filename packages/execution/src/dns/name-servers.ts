@@ -3,7 +3,7 @@ import { connect, isIPv6 } from "node:net";
 import type { Clock } from "@keelson/api-machinery/time";
 import { type Answer, type DecodedPacket, decode, encode, type Packet } from "dns-packet";
 
-/** Options of {@link askNameServers}. */
+/** Options of {@link queryNameServers}. */
 export interface NameServersOptions {
   /** Name servers in order of preference, as `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`. */
   readonly servers: readonly string[];
@@ -29,9 +29,9 @@ const largeAnswers: Answer = {
  * Sends a DNS query to name servers in order. Resolves to the first answer, or to undefined if none answers. Each query has a socket, and
  * so a source port, of its own: answers are hard to forge. Throws if `message` is not a DNS message.
  */
-export async function askNameServers(message: Uint8Array, options: NameServersOptions): Promise<Uint8Array | undefined> {
+export async function queryNameServers(message: Uint8Array, options: NameServersOptions): Promise<Uint8Array | undefined> {
   const query = decode(Buffer.from(message));
-  const ask = options.transport === "tcp" ? askOverTcp : askOverUdp;
+  const ask = options.transport === "tcp" ? queryOverTcp : queryOverUdp;
   for (const server of options.servers) {
     const answer = await ask(parseServer(server), message, query, options.clock);
     if (answer !== undefined) return answer;
@@ -57,7 +57,12 @@ interface Server {
   readonly port: number;
 }
 
-function askOverUdp({ address, port }: Server, message: Uint8Array, query: Packet, clock: Clock): Promise<Buffer | undefined> {
+function queryOverUdp(
+  { address, port }: Server,
+  message: Uint8Array,
+  query: Packet,
+  clock: Clock,
+): Promise<Buffer | undefined> {
   const socket = createSocket(isIPv6(address) ? "udp6" : "udp4");
   return new Promise((resolve) => {
     const finish = (answer?: Buffer): void => {
@@ -75,7 +80,12 @@ function askOverUdp({ address, port }: Server, message: Uint8Array, query: Packe
   });
 }
 
-function askOverTcp({ address, port }: Server, message: Uint8Array, query: Packet, clock: Clock): Promise<Buffer | undefined> {
+function queryOverTcp(
+  { address, port }: Server,
+  message: Uint8Array,
+  query: Packet,
+  clock: Clock,
+): Promise<Buffer | undefined> {
   const socket = connect(port, address);
   return new Promise((resolve) => {
     let received: Buffer = Buffer.alloc(0);

@@ -45,7 +45,7 @@ const maxRotated = 16;
 /** Pause between two looks at a log that cannot be watched, or that is being rotated. */
 const pauseMs = 200;
 /** Looks at a log that is being rotated. */
-const maxRotationLooks = 5;
+const maxRotationChecks = 5;
 
 /**
  * Reads a log of a program, beginning with the rotated files, without a gap or a repetition when it is rotated in the meantime. A reader that is so late
@@ -95,7 +95,7 @@ async function readNext(path: string, position: LogPosition, looks: number): Pro
   const at = isKnown ? position : start;
   if (index === 0) return await readCurrent(path, at, looks);
   const inode = rotated[index - 1] ?? 0;
-  if (inode === 0) return looks < maxRotationLooks ? { kind: "rotating" } : { kind: "read", next: start };
+  if (inode === 0) return looks < maxRotationChecks ? { kind: "rotating" } : { kind: "read", next: start };
   const data = await readAt(`${path}.${index}`, at, inode);
   if (data === "missing") return { kind: "rotating" };
   if (data === "other") {
@@ -108,7 +108,7 @@ async function readNext(path: string, position: LogPosition, looks: number): Pro
 
 async function readCurrent(path: string, at: LogPosition, looks: number): Promise<Step> {
   const { after, offset } = at;
-  if (offset === 0 && after !== 0 && looks < maxRotationLooks && (await isCopied(path))) return { kind: "rotating" };
+  if (offset === 0 && after !== 0 && looks < maxRotationChecks && (await isCopied(path))) return { kind: "rotating" };
   const data = await readAt(path, at);
   const [size, newest] = [await sizeOf(path), await inodeOf(`${path}.1`)];
   // The read may have been of what was written after a rotation.

@@ -93,10 +93,11 @@ export function podTrouble({ status }: Stored<PodObject>): string | undefined {
     if (ready) continue;
     const { waiting } = state ?? {};
     const ended = state?.terminated ?? lastState?.terminated;
-    const lastWords =
+    const terminationMessage =
       ended === undefined ? "" : ` (exited with ${ended.exitCode}${ended.message ? `: ${ended.message.trim()}` : ""})`;
-    if (waiting?.reason !== undefined) return `${waiting.reason}${waiting.message ? `: ${waiting.message}` : ""}${lastWords}`;
-    return `running, but not ready${lastWords}`;
+    if (waiting?.reason !== undefined)
+      return `${waiting.reason}${waiting.message ? `: ${waiting.message}` : ""}${terminationMessage}`;
+    return `running, but not ready${terminationMessage}`;
   }
   const unscheduled = status?.conditions?.find(({ type, status: is }) => type === "PodScheduled" && is === "False");
   if (unscheduled !== undefined) return `not scheduled: ${unscheduled.message ?? unscheduled.reason ?? "unknown reason"}`;

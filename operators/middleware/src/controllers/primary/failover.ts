@@ -110,8 +110,8 @@ function continueFailover(
     call: { method: "Failover", target: chosen.ip, others, epoch, token, ...down, ...replicas },
     after: (result) => {
       const [best] = candidatesOf(views, old);
-      const isOutdone = best !== undefined && byData(best, chosen) < 0;
-      return afterTakeover(status, result, { old, isOutdone });
+      const hasBetterCandidate = best !== undefined && byData(best, chosen) < 0;
+      return afterTakeover(status, result, { old, hasBetterCandidate });
     },
   };
   const reason = status.failover?.refusal;
@@ -121,16 +121,16 @@ function continueFailover(
 
 /**
  * A primary that does not respond must be terminated before the takeover. A refused replica is dropped if another one has more data by now
- * (`isOutdone`): the first may be unable to receive it. Other refusals are retried.
+ * (`hasBetterCandidate`): the first may be unable to receive it. Other refusals are retried.
  */
 function afterTakeover(
   { failover, ...status }: GroupStatus,
   result: CallResult,
-  { old, isOutdone }: { readonly old: PodView | undefined; readonly isOutdone: boolean },
+  { old, hasBetterCandidate }: { readonly old: PodView | undefined; readonly hasBetterCandidate: boolean },
 ): object | undefined {
   if (result.kind !== "refused" || failover === undefined) return undefined;
   if (!result.mustTerminate) {
-    if (isOutdone) return { ...status, primary: { pod: failover.from, epoch: failover.epoch } };
+    if (hasBetterCandidate) return { ...status, primary: { pod: failover.from, epoch: failover.epoch } };
     const isKnown = failover.refusal === result.message;
     return isKnown ? undefined : { ...status, failover: { ...failover, refusal: result.message } };
   }

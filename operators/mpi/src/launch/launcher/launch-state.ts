@@ -35,7 +35,7 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
       return stop(state, launchFailedExitCode, "WorkerLost", `worker ${event.worker} was lost: ${event.message}`);
     }
     case "startDeadline": {
-      const message = lateMessage(state);
+      const message = startTimeoutMessage(state);
       return message === undefined ? [state, []] : stop(state, deadlineExitCode, "StartDeadlineExceeded", message);
     }
     case "partialExit": {
@@ -58,7 +58,7 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
 }
 
 /** Why the program does not run yet; undefined if every worker has joined and has its line. */
-function lateMessage({ workers }: LaunchState): string | undefined {
+function startTimeoutMessage({ workers }: LaunchState): string | undefined {
   const indexesOf = (isLate: (worker: WorkerState) => boolean): readonly number[] =>
     workers.flatMap((worker, index) => (isLate(worker) ? [index] : []));
   const missing = indexesOf(({ hasJoined }) => !hasJoined);

@@ -34,21 +34,21 @@ export async function runCheck(
 }
 
 async function answer(target: CheckTarget, program: Pick<Program, "exec" | "spec">, signal: AbortSignal): Promise<CheckResult> {
-  if (target.type === "script") return await askScript(target.command, program, signal);
+  if (target.type === "script") return await runScript(target.command, program, signal);
   const port = portOf(target.port, program.spec.env ?? {});
   if (port === undefined) return critical(`port ${JSON.stringify(target.port)} is not a port of spec.resources.networks`);
   switch (target.type) {
     case "http":
-      return await askHttp(target, port, signal);
+      return await probeHttp(target, port, signal);
     case "tcp":
-      return await askTcp(port, signal);
+      return await probeTcp(port, signal);
     case "grpc":
-      return await askGrpc(port, signal);
+      return await probeGrpc(port, signal);
   }
 }
 
 /** As in Consul: 2xx passes, 429 (too many requests) is a warning. Redirects are not followed. */
-function askHttp(
+function probeHttp(
   { path, isSecure }: CheckTarget & { readonly type: "http" },
   port: number,
   signal: AbortSignal,
@@ -70,7 +70,7 @@ function askHttp(
   });
 }
 
-function askTcp(port: number, signal: AbortSignal): Promise<CheckResult> {
+function probeTcp(port: number, signal: AbortSignal): Promise<CheckResult> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port, signal });
     socket.once("connect", () => {
@@ -87,7 +87,7 @@ const emptyRequest = Buffer.alloc(5);
 const serving = Buffer.from([0, 0, 0, 0, 2, 8, 1]);
 
 /** The gRPC health checking protocol, `grpc.health.v1.Health/Check`, without TLS. */
-function askGrpc(port: number, signal: AbortSignal): Promise<CheckResult> {
+function probeGrpc(port: number, signal: AbortSignal): Promise<CheckResult> {
   return new Promise((resolve, reject) => {
     const session = connectHttp2(`http://${host}:${port}`);
     signal.addEventListener("abort", () => session.destroy(), { once: true });
@@ -113,7 +113,7 @@ function askGrpc(port: number, signal: AbortSignal): Promise<CheckResult> {
 }
 
 /** As in Consul: 0 passes, 1 is a warning. */
-async function askScript(
+async function runScript(
   command: readonly [string, ...string[]],
   program: Pick<Program, "exec">,
   signal: AbortSignal,

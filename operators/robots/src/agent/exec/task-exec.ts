@@ -45,7 +45,7 @@ export class TaskExec {
     this.#options = options;
     const { clock, timeoutMs } = options;
     this.#deadline = clock.setTimer(timeoutMs, () => this.kill(`the command exceeded its time limit of ${timeoutMs / 1000} s`));
-    this.#heard();
+    this.#recordActivity();
     void this.#run();
   }
 
@@ -57,7 +57,7 @@ export class TaskExec {
       return;
     }
     this.#received = message.seq;
-    this.#heard();
+    this.#recordActivity();
     const { session } = this.#options;
     switch (message.kind) {
       case "input": {
@@ -98,7 +98,7 @@ export class TaskExec {
     void session.kill().catch(() => {});
   }
 
-  #heard(): void {
+  #recordActivity(): void {
     const { clock } = this.#options;
     this.#silence?.cancel();
     this.#silence = clock.setTimer(execSilenceMs, () => this.kill("the caller has stopped reporting"));

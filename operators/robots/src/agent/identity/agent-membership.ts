@@ -118,10 +118,10 @@ export class AgentMembership {
       return;
     }
     if (issuer === this.joined.issuer) this.#reissuedBy = undefined;
-    const leftMs =
+    const remainingMs =
       issuer !== this.joined.issuer ? 0 : this.joined.expiresAt - certificateLifeMs / 3 - (serverNow() ?? clock.now());
-    const delayMs = Math.min(Math.max(leftMs, minRenewPauseMs), maxTimerMs);
-    this.#renewTimer = clock.setTimer(delayMs, () => (leftMs > delayMs ? this.#armRenewal() : this.#renew()), {
+    const delayMs = Math.min(Math.max(remainingMs, minRenewPauseMs), maxTimerMs);
+    this.#renewTimer = clock.setTimer(delayMs, () => (remainingMs > delayMs ? this.#armRenewal() : this.#renew()), {
       background: true,
     });
   }

@@ -95,8 +95,8 @@ export function checkLeases(state: AgentState, bootMs: number): Step {
     if (lease?.held === undefined || isValid(lease, state.bootId, bootMs)) continue;
     const { uid, programAttempt = task.attempt } = task;
     // After a suspension, less time is left, or none.
-    const leftMs = lease.held.bootId === state.bootId ? lease.held.untilMs - bootMs : 0;
-    const graceMs = Math.max(Math.min(stopBeforeMs(lease), leftMs) - 1_000, 0);
+    const remainingMs = lease.held.bootId === state.bootId ? lease.held.untilMs - bootMs : 0;
+    const graceMs = Math.max(Math.min(stopBeforeMs(lease), remainingMs) - 1_000, 0);
     const step = change(next, { ...task, lease: { ...lease, isFenced: true } }, () => [
       { kind: "stop", uid, attempt: programAttempt, ...runOf(task), graceMs },
     ]);

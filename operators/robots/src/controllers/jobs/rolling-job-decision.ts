@@ -23,7 +23,7 @@ export function decideRollingJob(observation: JobObservation): JobDecision {
   const { job, revisions, groups } = observation;
   const latest = revisions.at(-1);
   if (latest === undefined || !isSameRevision(latest.spec, job.spec)) {
-    const number = (latest?.number ?? (hasUnknownPast(observation) ? 1 : 0)) + 1;
+    const number = (latest?.number ?? (hasUnknownHistory(observation) ? 1 : 0)) + 1;
     return {
       groups: [],
       newRevision: { name: revisionName(job, number), number, data: revisionData(job.spec, number, revisions) },
@@ -33,7 +33,7 @@ export function decideRollingJob(observation: JobObservation): JobDecision {
     spec: job.spec,
     revisions,
     groups,
-    hasUnknownPast: latest.number > 1 && revisions.length === 1,
+    hasUnknownHistory: latest.number > 1 && revisions.length === 1,
     promoted: Number(job.metadata.annotations?.[promotedRevisionAnnotation] ?? 0) || 0,
     before: job.status?.rollout,
   });
@@ -53,7 +53,7 @@ export function decideRollingJob(observation: JobObservation): JobDecision {
 }
 
 /** Whether the TaskGroups are older than revisions, and the spec has changed since. */
-function hasUnknownPast({ job, groups }: JobObservation): boolean {
+function hasUnknownHistory({ job, groups }: JobObservation): boolean {
   return groups.some((group) => {
     const template = job.spec.taskGroups.find(({ name }) => name === group.spec.groupName);
     if (group.spec.revision !== undefined || template === undefined) return false;

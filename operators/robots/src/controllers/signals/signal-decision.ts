@@ -42,12 +42,12 @@ export function decideSignal({ signal, task, robot, now }: SignalObservation): S
   switch (status?.phase) {
     case "Delivered":
     case "Failed": {
-      const leftMs = Date.parse(status.finishedAt ?? "") + signalRetentionMs - now;
-      return leftMs > 0 ? { kind: "wait", requeueAfterMs: leftMs } : { kind: "delete" };
+      const remainingMs = Date.parse(status.finishedAt ?? "") + signalRetentionMs - now;
+      return remainingMs > 0 ? { kind: "wait", requeueAfterMs: remainingMs } : { kind: "delete" };
     }
     case "Sent": {
-      const leftMs = Date.parse(status.sentAt ?? "") + confirmationTimeoutMs - now;
-      if (leftMs > 0) return { kind: "wait", requeueAfterMs: leftMs };
+      const remainingMs = Date.parse(status.sentAt ?? "") + confirmationTimeoutMs - now;
+      if (remainingMs > 0) return { kind: "wait", requeueAfterMs: remainingMs };
       const message = `robot ${status.robot} did not confirm the signal within ${confirmationTimeoutMs / 1000} s; it may have been delivered`;
       return { kind: "write", status: endedStatus(status, { phase: "Failed", reason: "NotConfirmed", message }, now) };
     }

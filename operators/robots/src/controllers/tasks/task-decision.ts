@@ -249,13 +249,13 @@ function decideAfterFailure(task: DeepReadonly<Task>, now: number): TaskDecision
   const robot = task.spec.targetRobot ?? "";
   const nextAttempt = { kind: "dispatch", robot, attempt: (status?.attempt ?? 0) + 1, isRestart: true } as const;
   if (status?.moveAt !== undefined) {
-    const leftMs = Date.parse(status.moveAt) - now;
-    if (leftMs > 0) return { kind: "leave", requeueAfterMs: leftMs };
+    const remainingMs = Date.parse(status.moveAt) - now;
+    if (remainingMs > 0) return { kind: "leave", requeueAfterMs: remainingMs };
     return { kind: "move", from: robot, why: status.message ?? "the program failed" };
   }
   if (status?.restartAt !== undefined) {
-    const leftMs = Date.parse(status.restartAt) - now;
-    return leftMs > 0 ? { kind: "leave", requeueAfterMs: leftMs } : nextAttempt;
+    const remainingMs = Date.parse(status.restartAt) - now;
+    return remainingMs > 0 ? { kind: "leave", requeueAfterMs: remainingMs } : nextAttempt;
   }
   // The program did not fail: the robot stopped it because it was out of contact.
   if (status?.reason === leaseExpiredReason) return nextAttempt;

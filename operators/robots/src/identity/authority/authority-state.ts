@@ -90,9 +90,9 @@ export type RotationStep =
 export function nextRotationStep(state: AuthorityState, now: number): RotationStep | undefined {
   const step = brokerStep(state);
   if (step !== undefined) return { kind: step, broker: step === "promote" ? "acceptsNewest" : "presentsCurrent" };
-  const leftMs = Date.parse(authorityExpiry(state.previous ?? state.authority)) - now;
-  if (leftMs > replaceBeforeMs) return undefined;
-  return state.previous === undefined ? { kind: "stage" } : { kind: "retire", isForced: leftMs <= retireBeforeMs };
+  const remainingMs = Date.parse(authorityExpiry(state.previous ?? state.authority)) - now;
+  if (remainingMs > replaceBeforeMs) return undefined;
+  return state.previous === undefined ? { kind: "stage" } : { kind: "retire", isForced: remainingMs <= retireBeforeMs };
 }
 
 /** The state after a step. */

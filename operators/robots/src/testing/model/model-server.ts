@@ -82,10 +82,10 @@ export class ModelServer {
     if (bridge === undefined) return;
     switch (message.kind) {
       case "heartbeat":
-        this.#heard(robot);
+        this.#recordReport(robot);
         return;
       case "register":
-        this.#heard(robot);
+        this.#recordReport(robot);
         for (const { taskUid, attempt } of message.tasks) {
           const task = this.store.get(taskUid);
           const isDisplaced = task?.status?.displaced?.robot === robot;
@@ -233,7 +233,7 @@ export class ModelServer {
     if (this.store.applyStatus(task, status, "controller", simulation.nowMs) !== conflict) this.resend(attempt.robot);
   }
 
-  #heard(robot: string): void {
+  #recordReport(robot: string): void {
     this.#heardAtMs.set(robot, this.#options.simulation.nowMs);
     if (this.#offlineSince.delete(robot)) this.#controller.robotChanged(this.#robot(robot));
   }

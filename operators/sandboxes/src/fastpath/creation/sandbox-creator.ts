@@ -154,8 +154,8 @@ export class SandboxCreator {
   /** The caller's deadline as a time, at most {@link SandboxCreatorOptions.strongTimeoutMs} from now. */
   #startDeadline({ timeoutMs, began }: PreparedCreate): string {
     const { clock, strongTimeoutMs } = this.#options;
-    const leftMs = Math.min(strongTimeoutMs, timeoutMs ?? strongTimeoutMs) - (clock.monotonic() - began);
-    return formatMicroTime(clock.now() + Math.max(leftMs, 0));
+    const remainingMs = Math.min(strongTimeoutMs, timeoutMs ?? strongTimeoutMs) - (clock.monotonic() - began);
+    return formatMicroTime(clock.now() + Math.max(remainingMs, 0));
   }
 
   /** The error of a create for which no slot is free, with gRPC's retry hint. */

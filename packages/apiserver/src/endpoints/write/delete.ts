@@ -138,9 +138,9 @@ function planDeletion(
   const next = draft(live);
   next.metadata.finalizers = [...finalizersAfter(resource, metadata.finalizers ?? [], options)];
   if (metadata.deletionTimestamp === undefined) resource.strategy.prepareForDelete?.(next);
-  const isHeldOtherwise = resource.strategy.isHeld?.(next) === true;
+  const isHeldByStrategy = resource.strategy.isHeld?.(next) === true;
   const { finalizers } = next.metadata;
-  const isRemoved = grace === 0 && finalizers.length === 0 && !isHeldOtherwise;
+  const isRemoved = grace === 0 && finalizers.length === 0 && !isHeldByStrategy;
   const hasGrace = resource.strategy.defaultGraceSeconds !== undefined;
   if (isRemoved && (!hasGrace || metadata.deletionGracePeriodSeconds === 0)) return { kind: "remove" };
   let isChanged = !sameList(finalizers, metadata.finalizers ?? []);
@@ -149,7 +149,7 @@ function planDeletion(
     isChanged = true;
     next.metadata.deletionTimestamp = time(grace);
     // A Namespace has no grace period: it is removed once its content is.
-    if (!isHeldOtherwise) next.metadata.deletionGracePeriodSeconds = grace;
+    if (!isHeldByStrategy) next.metadata.deletionGracePeriodSeconds = grace;
     if (metadata.generation !== undefined) next.metadata.generation = metadata.generation + 1;
   } else {
     const before = metadata.deletionGracePeriodSeconds ?? 0;

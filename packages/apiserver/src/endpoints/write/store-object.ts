@@ -20,7 +20,7 @@ export async function storeObject(call: Call, key: string, expected: number, obj
   if (writing instanceof Promise) await writing;
   const storing = toStorageVersion(call, object);
   const stored = storing instanceof Promise ? await storing : storing;
-  if (isLarge(call.load.bytes)) await freezeInTurns(call, stored);
+  if (isLarge(call.load.bytes)) await freezeInSteps(call, stored);
   const result = await call.store.write(key, expected, stored);
   if (result.ok) noteWritten(call, result.stored);
   return result;
@@ -33,7 +33,7 @@ export function* storedForm({ resource }: Pick<Call, "resource">, object: Kubern
   if (name !== undefined) yield* writeNullLists(definitionOf(name), object as unknown as JsonObject, { isStored: true });
 }
 
-async function freezeInTurns(call: Call, stored: KubernetesObject): Promise<void> {
+async function freezeInSteps(call: Call, stored: KubernetesObject): Promise<void> {
   await pauseIfLarge(call);
   requireWithinLimits(stored);
   for (const part of [...Object.values(stored), ...Object.values(stored.metadata)]) {

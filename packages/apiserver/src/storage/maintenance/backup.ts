@@ -7,7 +7,7 @@ import type { ScannedRecord } from "../journal/journal-scan.ts";
 import { decodeRecord } from "../objects/log-entry.ts";
 import { StorageError } from "../storage-error.ts";
 import { type BackupEntry, type BackupSummary, BackupWriter } from "./backup-file.ts";
-import { askOwner } from "./control-folder.ts";
+import { requestFromOwner } from "./control-folder.ts";
 import { requireFolder, withLockedFolder } from "./running-folder.ts";
 
 /** Options of long operations. */
@@ -30,7 +30,8 @@ export async function backupStorage(dir: string, path: string, options: Progress
   requireFolder(dir);
   if (existsSync(path)) throw new StorageError("NotEmpty", `${path} already exists: choose another file`);
   const owner = livingOwner(dir);
-  if (owner !== undefined) return (await askOwner(dir, owner, { kind: "backup", path: resolve(path) })) as BackupSummary;
+  if (owner !== undefined)
+    return (await requestFromOwner(dir, owner, { kind: "backup", path: resolve(path) })) as BackupSummary;
   return withLockedFolder(dir, async () => {
     const writer = new BackupWriter(path);
     try {

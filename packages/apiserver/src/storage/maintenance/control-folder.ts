@@ -117,7 +117,7 @@ function writeWhole(folder: string, name: string, text: string): void {
  *
  * **Errors**: rejects with the owner's error, or with a `StorageError` `InUse` if the owner does not answer.
  */
-export async function askOwner(dir: string, owner: number, request: ControlRequest): Promise<unknown> {
+export async function requestFromOwner(dir: string, owner: number, request: ControlRequest): Promise<unknown> {
   const folder = join(dir, folderName);
   const id = randomUUID();
   const requestPath = join(folder, `${requestPrefix}${id}`);

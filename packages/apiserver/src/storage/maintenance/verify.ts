@@ -1,7 +1,7 @@
 import { livingOwner } from "../folder-lock.ts";
 import { describeIntact } from "../integrity/damage-report.ts";
 import { databaseName, inspectFolder, type StorageFault } from "../integrity/inspection.ts";
-import { askOwner } from "./control-folder.ts";
+import { requestFromOwner } from "./control-folder.ts";
 import type { OnlineReport } from "./online.ts";
 import { requireFolder } from "./running-folder.ts";
 
@@ -55,7 +55,7 @@ export async function verifyStorage(dir: string): Promise<StorageReport> {
 }
 
 async function verifyOnline(dir: string, owner: number): Promise<StorageReport> {
-  const { revision, objects, events, faults } = (await askOwner(dir, owner, { kind: "verify" })) as OnlineReport;
+  const { revision, objects, events, faults } = (await requestFromOwner(dir, owner, { kind: "verify" })) as OnlineReport;
   return {
     dir,
     isHealthy: faults.length === 0,

@@ -20,7 +20,7 @@ interface PastOptions {
  * reads the view.
  */
 export async function viewPast(state: State, prefix: string, revision: number, options: PastOptions): Promise<View> {
-  return new PastView(state, await changesSince(state, prefix, revision, options));
+  return new HistoricalView(state, await changesSince(state, prefix, revision, options));
 }
 
 async function changesSince(
@@ -49,7 +49,7 @@ async function changesSince(
 }
 
 /** A state with some of its keys replaced by former values. */
-class PastView implements View {
+class HistoricalView implements View {
   readonly #state: State;
   readonly #changed: ReadonlyMap<string, FormerValue>;
   /** Keys deleted since, in order. */

@@ -54,7 +54,7 @@ export async function startInContainer(
   }
   await mounted(program);
   const words = terminal === undefined ? command : inTerminal(command, terminal.size);
-  const child = spawnBeside(
+  const child = spawnAlongside(
     program,
     await ownProcess(program, program.state.pid),
     words,
@@ -85,7 +85,7 @@ async function ownProcess({ spec }: Program, pid: number): Promise<number> {
   return spec.terminal === undefined ? pid : ((await childrenOf(pid))[0] ?? pid);
 }
 
-function spawnBeside(
+function spawnAlongside(
   program: Program,
   pid: number,
   command: readonly string[],
