@@ -47,7 +47,7 @@ const projects = [
   },
 ] as const;
 
-/** How tests import other packages: from their sources, or as Node.js does, which takes half of the processor time. */
+/** How tests import other packages: from their sources, or as Node.js does, which takes half of the CPU time. */
 const imports = {
   source: { resolve: { conditions: ["source"] }, ssr: { resolve: { conditions: ["source"] } }, server: {} },
   dist: { resolve: {}, ssr: {}, server: { deps: { external: [/\/dist\/.*\.js$/] } } },

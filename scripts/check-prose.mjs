@@ -34,6 +34,27 @@ const phrases = [
   [/\bof its own accord\b|\bin hand\b|\bby and by\b|\bas yet\b/i, "say it plainly"],
   [/\bvouch(es)? for\b/i, "trusts"],
   [/\b(longest|deepest|most)[A-Z][A-Za-z]*\b/, "max…"],
+  [/\bof (its|their|his|your|our) own accord\b|\ban? [a-z]+ of (its|their|your|our) own\b/, "its own …, a separate …"],
+  [/(?<=[a-z] )beside (?=(the|a|an|its|it|them|their|another|other)\b)/, "alongside, next to"],
+  [/\bagain and again\b/i, "repeatedly"],
+  [/\bthere (is|are) no such\b/i, "… does not exist"],
+  [
+    /\b(is|are|was|were) not [a-z]+ any more\b/,
+    "no longer",
+  ],
+  [/\b(does|do|did) not answer\b(?! (its|the|it|a|to)\b)/, "does not respond"],
+  [/\bprocessor time\b/i, "CPU time"],
+  [/, also (if|when|while|after|before|across|without)\b/, "even if, even when"],
+  [/\bin the place of\b|\bat present\b/i, "in place of, currently"],
+  [/\bno right to\b|\bthe right to (create|get|read|use|list|watch|run|delete|mount)\b/i, "permission to"],
+  [/\b(agents?|operator) of (sandboxes|middleware)\b/i, "sandbox agents, middleware operator"],
+];
+
+/** Phrases that documentation avoids; code may use the words as identifiers. */
+const documentationPhrases = [
+  [/\btexts\b/i, "strings"],
+  [/^(- )?Before, /, "Previously"],
+  [/\b[Tt]he (driver|field|annotation|label|flag|finalizer|column) `/, "the `x` driver, the `x` field"],
 ];
 
 const listed = spawnSync("git", ["ls-files", "-co", "--exclude-standard"], { cwd: root, encoding: "utf8", maxBuffer: 1 << 26 });
@@ -58,7 +79,7 @@ for (const file of files) {
     continue; // Deleted in the working tree.
   }
   text.split("\n").forEach((line, index) => {
-    for (const [pattern, advice] of phrases) {
+    for (const [pattern, advice] of file.endsWith(".md") ? [...phrases, ...documentationPhrases] : phrases) {
       const match = line.match(pattern);
       if (match) findings.push(`${file}:${index + 1}: "${match[0]}": ${advice}`);
     }

@@ -1,4 +1,4 @@
-/* Processor time of tests. Unlike their duration, it does not depend on what else the machine does. */
+/* CPU time of tests. Unlike their duration, it does not depend on what else the machine does. */
 import { readFileSync } from "node:fs";
 
 /** Clock ticks per second in `/proc`, a constant of Linux on every architecture that Node.js supports. */

@@ -9,7 +9,7 @@ export interface CreateRun {
   readonly p99Ms: number;
   /** Events per second that the watchers received, until they had all of them. */
   readonly eventsPerSecond: number;
-  /** Processor time of the server per create, in µs. */
+  /** CPU time of the server per create, in µs. */
   readonly processorUs: number;
 }
 

@@ -22,7 +22,7 @@ export interface ServerProcess {
   memoryBytes(): number;
   /** Resident memory, with mapped files. */
   residentMiB(): number;
-  /** Processor time used so far. */
+  /** CPU time used so far. */
   cpuMs(): number;
   stop(): Promise<void>;
 }

@@ -34,7 +34,7 @@ describe("a primary that fails", { timeout: 300_000 }, () => {
   it.each<[string, (simulation: Simulation) => void]>([
     ["whose program and agent are killed", ({ redis }) => redis.kill(pod(0))],
     ["whose Pod is deleted", ({ store }) => store.edit("Pod", pod(0), (each) => deleted(each))],
-    ["that does not respond any more", ({ redis }) => redis.freeze(pod(0))],
+    ["that no longer responds", ({ redis }) => redis.freeze(pod(0))],
   ])("%s is replaced by a replica, and no acknowledged write is lost", async (_, fail) => {
     const simulation = await provisioned();
     fail(simulation);

@@ -158,7 +158,7 @@ it("replaces the authority of connected robots, and of one that returns while th
     });
     expect(left?.status?.agentFeatures).toContain(authorityFeature(fresh.pin));
   }
-  // Nothing that was in the Secret before is trusted any more.
+  // Nothing that was in the Secret before is still trusted.
   const end = await authority();
   expect(end.state.keys.map(({ id }) => id)).not.toContain(old.signingKey.id);
   expect(end.bundle).not.toContain(old.authority.certificate);

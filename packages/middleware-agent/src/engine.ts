@@ -41,7 +41,7 @@ export interface FailoverOrder {
    */
   readonly replicas?: number;
   /**
-   * Called when the previous primary accepts no writes any more and the next one has all its data. Resolves to the epoch of the next
+   * Called when the previous primary accepts no more writes and the next one has all its data. Resolves to the epoch of the next
    * primary, or to the reason why it must not be promoted. `promotesItself`: the agent of the next primary promotes it.
    */
   readonly beforePromotion?: () => Promise<
@@ -114,6 +114,6 @@ export interface FencedEngine extends Engine {
   promote(epoch: number, elected?: readonly string[]): Promise<void>;
   /** Whether no program is listening at the address of another Pod. False if that is not known. */
   isDown(host: string): Promise<boolean>;
-  /** Kills the program after `timeoutMs` unless it is called again, even if the agent does not run any more. Undefined: never. */
+  /** Kills the program after `timeoutMs` unless it is called again, even if the agent no longer runs. Undefined: never. */
   guard(timeoutMs: number | undefined): void;
 }

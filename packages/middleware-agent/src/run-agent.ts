@@ -63,7 +63,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   rotation?.stop();
   await Promise.all([server.stop(), service?.stop()]);
   if (cause === "aborted") await engine.stop({ timeoutMs: 20_000, force: true });
-  // The program accepts no writes any more, so another Pod can have the lease.
+  // The program accepts no more writes, so another Pod can have the lease.
   else await quorum.giveUp();
   quorum.stop();
   if (cause === "aborted") return 0;

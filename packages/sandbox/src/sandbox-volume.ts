@@ -9,7 +9,7 @@ export interface VolumeInfo {
   readonly pool: string;
   /** A quantity, such as `1Gi`. */
   readonly size: string;
-  /** Its present size, smaller than `size` while it grows; empty until it is created. */
+  /** Its current size, smaller than `size` while it grows; empty until it is created. */
   readonly currentSize: string;
   /** `Pending`, `Ready`, `Away`, `Lost`, `Failed` or `Deleting`. */
   readonly phase: string;

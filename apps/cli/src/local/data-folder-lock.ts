@@ -2,8 +2,7 @@ import { type FolderLock, lockFolder } from "@keelson/execution/files";
 import { DataFolderError } from "./data-folder.ts";
 
 /**
- * Locks a data directory for this process. On a full disk there is no lock, so that reads can still be served; the storage has a lock of
- * its own.
+ * Locks a data directory for this process. On a full disk there is no lock, so that reads can still be served; the storage has its own lock.
  *
  * **Errors**: {@link DataFolderError}, naming the process that uses the directory.
  */

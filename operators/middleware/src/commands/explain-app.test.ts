@@ -77,7 +77,7 @@ describe("the explanation of an App", { timeout: 60_000 }, () => {
     ]);
   });
 
-  it("names what a deletion waits for, and no command that has no effect any more", async () => {
+  it("names what a deletion waits for, and no command that would have no effect", async () => {
     const simulation = await provisioned(undefined, { deletionPolicy: "Snapshot" });
     simulation.annotate({ [annotations.paused]: "true" });
     simulation.change(hot("96mb"));

@@ -30,7 +30,7 @@ export function explainApp(
     return [{ subject: `App ${name}`, reason: "NotObserved", message, next: "keelson status" }];
   }
   const below = [...components.flatMap(explainComponent), ...groups.flatMap(explainGroup)];
-  // The controller plans and controls nothing any more.
+  // The controller no longer plans or controls anything.
   if (metadata.deletionTimestamp !== undefined)
     return [{ subject: `App ${name}`, reason: "Deleting", message: status?.message ?? "" }, ...below];
   const accepted = status?.conditions?.find(({ type }) => type === "Accepted");

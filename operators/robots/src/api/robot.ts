@@ -15,7 +15,7 @@ const spec = Type.Object(
     description: Type.Optional(Type.String({ description: "Free-form description of the robot." })),
     labels: Type.Optional(stringMap("Labels that a Job's robotSelector matches.")),
     unschedulable: Type.Optional(
-      Type.Boolean({ description: "Whether the robot gets no further tasks (cordoned). Its present tasks continue." }),
+      Type.Boolean({ description: "Whether the robot gets no further tasks (cordoned). Its current tasks continue." }),
     ),
     drain: Type.Optional(
       Type.Object(

@@ -118,7 +118,7 @@ it("sends what an absent robot has reported to a reader that does not follow", a
 });
 
 it.each([
-  ["there is no such task", undefined, "task main not found in this namespace"],
+  ["a task that does not exist", undefined, "task main not found in this namespace"],
   [
     "the task has not started",
     taskOf({ state: "pending", message: "no robot fits" }),

@@ -49,7 +49,7 @@ const status = Type.Object(
     observedGeneration: Type.Optional(int64("The generation of spec that this status reflects.")),
     assignedPod: Type.Optional(Type.String({ description: "The agent that has it. Sandboxes that use it run there." })),
     nodeName: Type.Optional(Type.String({ description: "The agent's node." })),
-    size: Type.Optional(Type.String({ description: "Present size. Smaller than spec.size while the volume grows." })),
+    size: Type.Optional(Type.String({ description: "Current size. Smaller than spec.size while the volume grows." })),
     createdTime: Type.Optional(time("Time at which its agent had created it.")),
     conditions: Type.Optional(conditions("Ready: sandboxes can use it.")),
   },

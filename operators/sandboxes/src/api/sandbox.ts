@@ -189,7 +189,7 @@ const status = Type.Object(
     expireTime: Type.Optional(
       time("When it expires, if it is not paused or renewed before; idleTimeoutSeconds is not considered."),
     ),
-    expiredTime: Type.Optional(time("Since when it is being stopped because it expired. It cannot be renewed any more.")),
+    expiredTime: Type.Optional(time("Since when it is being stopped because it expired. It can no longer be renewed.")),
     pausedTime: Type.Optional(time("Since when it is paused.")),
     pausedSeconds: Type.Optional(int64("How long it was paused before.")),
     expiryBase: Type.Optional(

@@ -26,7 +26,7 @@ const defaultIntervalSeconds = 5;
 export const topCommand: CommandDefinition = {
   name: "top",
   description:
-    "show the processor time, memory, processes and disk space that sandboxes use, of their limits, and their denied flows",
+    "show the CPU time, memory, processes and disk space that sandboxes use, of their limits, and their denied flows",
   args: ["[NAMES...]"],
   flags: [...connectionFlags, allNamespacesFlag, selectorFlag, watchFlag, intervalFlag, outputFlag],
   run: (context) =>

@@ -55,7 +55,7 @@ async function start(path: string, isRecursive = false, maxFolders?: number): Pr
   return seen.shift() ?? "";
 }
 
-/** Processor time of the watcher, in nanoseconds. */
+/** CPU time of the watcher, in nanoseconds. */
 const cpuTime = (): number => Number(readFileSync(`/proc/${watcher?.pid}/schedstat`, "utf8").split(" ")[0]);
 
 /** Largest resident memory of the watcher so far, in KiB. */

@@ -132,7 +132,7 @@ export class AgentVolumes {
       const problem = await this.#otherAgentProblem(folder);
       if (problem !== undefined) throw new VolumeError("InUse", problem);
       await this.#mounts.unmount(this.#mountFolder(volumeId));
-      // Without its file it is not a volume any more, if this is interrupted.
+      // Without its file it is no longer a volume, if this is interrupted.
       await rm(imageOf(folder), { force: true });
       await removeTree(folder);
       await this.#list();
@@ -183,7 +183,7 @@ export class AgentVolumes {
     await this.give(sandboxId, containerIds(pid));
   }
 
-  /** Frees the volumes of a sandbox that does not run any more. They are unmounted in the background. */
+  /** Frees the volumes of a sandbox that no longer runs. They are unmounted in the background. */
   detach(sandboxId: string): void {
     for (const [volumeId, users] of this.#users) {
       if (!users.delete(sandboxId)) continue;

@@ -18,7 +18,7 @@ const terminalReasons = new Set([
   "CrashLoopBackOff",
 ]);
 
-/** Why a Pod cannot become ready any more, such as a crash loop. */
+/** Why a Pod can no longer become ready, such as a crash loop. */
 export function terminalPodError(pod: Pod): string | undefined {
   for (const container of containersOf(pod)) {
     const reason = stringAt(container, "state", "waiting", "reason");

@@ -2,7 +2,7 @@
 export interface Outcome {
   /** HTTP status, or the name of a gRPC code. Absent without a response. */
   readonly status?: number | string;
-  /** Why there is no response, or what is wrong with it, such as ECONNREFUSED. */
+  /** Why the request failed or its response is invalid, such as ECONNREFUSED. */
   readonly error?: string;
   /** Size of the response body. */
   readonly bytes: number;

@@ -258,7 +258,7 @@ export class Aggregator {
     const spec = specOf(followed.stored);
     const fetch = (path: string, accept: string): Promise<ServiceResponse> => this.#fetch(api, path, accept);
     const documents = await readRemoteDocuments(api, fetch, followed.documents).catch(() => followed.documents);
-    // The APIService may have changed meanwhile.
+    // The APIService may have changed in the meantime.
     if (documents === followed.documents || specOf(followed.stored) !== spec) return;
     followed.documents = documents;
     this.#notify();

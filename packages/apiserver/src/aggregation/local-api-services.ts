@@ -113,7 +113,7 @@ function localApiService(
   return { ...object, status: { conditions: withAvailability({}, local, creationTimestamp) } } as KubernetesObject;
 }
 
-/** Writes the conditions of an APIService. Returns false if it changed meanwhile. */
+/** Writes the conditions of an APIService. Returns false if it changed in the meantime. */
 export async function writeAvailability(
   store: Pick<Store, "write">,
   stored: StoredObject,

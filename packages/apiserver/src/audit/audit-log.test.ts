@@ -80,7 +80,7 @@ it("starts a new file when it is due although the old one was moved away", async
   expect((await stat(join(directory, "audit.log"))).size).toBe(third.length * 2);
 });
 
-it("reports a rotation that fails again and again once", async () => {
+it("reports a rotation that fails repeatedly once", async () => {
   const errors: unknown[] = [];
   const options = { clock, metrics: new AuditMetrics(), onError: (error: unknown) => errors.push(error) };
   const log = await openAuditLog({ file: file("logs/audit.log"), ...options });

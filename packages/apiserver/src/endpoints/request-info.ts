@@ -117,7 +117,7 @@ export function requestInfo(request: {
   };
 }
 
-/** The value that a term `field=value` of a field selector requires; undefined if there is no such term. */
+/** The value that a term `field=value` of a field selector requires; undefined if the selector has no such term. */
 export function selectedValue(selector: string, field: string): string | undefined {
   for (const term of selector === "" ? [] : selector.split(",")) {
     const [, name, value] = /^\s*([^=!\s]+)\s*==?\s*([^=!\s]+)\s*$/.exec(term) ?? [];

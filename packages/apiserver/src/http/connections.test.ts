@@ -89,7 +89,7 @@ describe("a connection", () => {
     },
   );
 
-  test("has its pipelined requests served one after the other, also those that its client has not waited for", async () => {
+  test("has its pipelined requests served one after the other, including those that its client has not waited for", async () => {
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
     const count = 129;
     const requests = Array.from({ length: count }, (_, n) => {

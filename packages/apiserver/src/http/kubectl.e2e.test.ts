@@ -90,7 +90,7 @@ describe("kubectl", () => {
     expect(text.match(/NAME/g)).toHaveLength(1);
   });
 
-  test("is denied requests that RBAC does not allow, also with a token and when impersonating", async () => {
+  test("is denied requests that RBAC does not allow, even with a token and when impersonating", async () => {
     expect(await kubectl("jane", "get", "configmaps")).toContain(
       'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace "default"',
     );

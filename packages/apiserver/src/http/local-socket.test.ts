@@ -79,7 +79,7 @@ describe("the Unix socket of an API server", () => {
   test.each([
     ["without a token", {}],
     ["with a wrong token", { authorization: "Bearer wrong" }],
-  ])("rejects a request %s, also for paths that anonymous users may read", async (_, headers) => {
+  ])("rejects a request %s, including for paths that anonymous users may read", async (_, headers) => {
     expect((await get(socket, "/healthz", headers)).status).toBe(401);
     expect((await get(socket, "/api/v1/namespaces", headers)).status).toBe(401);
   });

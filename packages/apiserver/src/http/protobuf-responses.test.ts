@@ -124,7 +124,7 @@ describe("a response in protobuf", () => {
     expect(decodeProtobuf(failed.bytes)).toMatchObject({ kind: "Status", reason: "NotFound", code: 404 });
   });
 
-  test("has the same items as the list in JSON, also if it is read in slices", async () => {
+  test("has the same items as the list in JSON, even if it is read in slices", async () => {
     for (let index = 0; index < 40; index++) {
       await call("POST", configMaps, { body: configMap(`long-${index}`, { text: "x".repeat(40_000) }) });
     }

@@ -51,7 +51,7 @@ export async function sendBody(
 
 /**
  * Writes the parts and ends the stream. A part is written once the one before it was taken, because its memory may then be used again; the
- * next one is read meanwhile. Returns early if the stream is closed. Rejects if the parts cannot be read; the stream is left open then.
+ * next one is read in the meantime. Returns early if the stream is closed. Rejects if the parts cannot be read; the stream is left open then.
  */
 async function writeParts(stream: Writable, parts: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<void> {
   let last = Promise.resolve();

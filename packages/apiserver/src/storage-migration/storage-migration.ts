@@ -165,7 +165,7 @@ class StorageMigration {
 
   /**
    * Applies nothing to an object. Its uid and resourceVersion make the apply fail with a conflict if the object was updated or deleted
-   * meanwhile, so that it needs no migration.
+   * in the meantime, so that it needs no migration.
    */
   async #rewrite(resource: ServedResource, metadata: StoredObject["object"]["metadata"]): Promise<Status | undefined> {
     const { group, version, kind, plural } = resource;
@@ -184,7 +184,7 @@ class StorageMigration {
     return outcome.kind === "status" ? outcome.status : undefined;
   }
 
-  /** Sets a condition. Returns false if the migration changed meanwhile. */
+  /** Sets a condition. Returns false if the migration changed in the meantime. */
   async #report(name: string, type: "Running" | "Succeeded" | "Failed", reason: string, message: string): Promise<boolean> {
     const { store, handle, clock } = this.#options;
     const stored = store.get(`${prefix}${name}`);

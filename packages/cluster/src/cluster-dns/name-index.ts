@@ -36,7 +36,7 @@ export class NameIndex {
     }
   }
 
-  /** The records of a name: none if only names below it exist; undefined if there is no such name. */
+  /** The records of a name: empty if only names below it exist; undefined if the name does not exist. */
   records(name: string): readonly NameRecord[] | undefined {
     return this.#records.get(name) ?? (this.#parents.has(name) ? [] : undefined);
   }

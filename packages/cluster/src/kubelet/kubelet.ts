@@ -92,9 +92,9 @@ export interface Kubelet {
   /** A summary for users. */
   readonly description: string;
   readonly nodeName: string;
-  /** A container of a Pod on this node; `undefined` if there is no such Pod or container. */
+  /** A container of a Pod on this node; `undefined` if the Pod or container does not exist. */
   container(namespace: string, pod: string, container: string): ContainerHandle | undefined;
-  /** The address of a Pod on this node; `undefined` if there is no such Pod. */
+  /** The address of a Pod on this node; `undefined` if the Pod does not exist. */
   address(namespace: string, pod: string): string | undefined;
   /** The current resource usage of the node and its Pods. */
   metrics(): MetricsObjects;

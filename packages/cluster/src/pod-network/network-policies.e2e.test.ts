@@ -46,7 +46,7 @@ const inPod = (name) => ["nsenter", "--net=" + network.path(name)];
 const source = 'for (const port of [80, 81]) require("http").createServer((request, response) => response.end("yes")).listen(port, () => console.log(port))';
 const listening = spawn("nsenter", [...inPod("server").slice(1), process.execPath, "-e", source], { stdio: ["ignore", "pipe", "inherit"] });
 for (let lines = ""; lines.split("\\n").length < 3; lines += (await once(listening.stdout, "data"))[0]);
-// fetch takes about three times the processor time.
+// fetch takes about three times the CPU time.
 const get = 'const { get } = require("http"); get(process.argv[1], { signal: AbortSignal.timeout(+process.argv[2]) }, (response) => response.on("data", (part) => process.stdout.write(part))).on("error", (error) => process.stdout.write(error.cause?.name ?? error.code))';
 const fetched = (where, url = "http://10.70.0.1/", ms = 60000) => runCommand([...where, process.execPath, "-e", get, url, String(ms)]);
 const seen = {};

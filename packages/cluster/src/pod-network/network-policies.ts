@@ -45,7 +45,7 @@ export interface NetworkPolicies {
    * a ClusterError if the rules could not be applied, are not in effect within 30 s, or the Pod is forgotten.
    */
   admit(pod: DeepReadonly<PodObject>, address: string): Promise<void>;
-  /** Forgets a Pod that {@link admit} announced. No packet of its address is forwarded any more. */
+  /** Forgets a Pod that {@link admit} announced. No packet of its address is forwarded from now on. */
   forget(podUid: string): void;
   stop(): Promise<void>;
 }

@@ -59,7 +59,7 @@ const inPod = (uid) => ["nsenter", "--net=" + network.path(uid)];
 const source = 'require("http").createServer((request, response) => response.end(request.socket.remoteAddress)).listen(80, () => console.log("listening"))';
 const server = spawn("nsenter", [...inPod("a").slice(1), "setpriv", "--reuid=65534", "--clear-groups", process.execPath, "-e", source], { stdio: ["ignore", "pipe", "inherit"] });
 await once(server.stdout, "data");
-// fetch takes about three times the processor time.
+// fetch takes about three times the CPU time.
 const get = 'const { get } = require("http"); get(process.argv[1], { signal: AbortSignal.timeout(30000) }, (response) => response.on("data", (part) => process.stdout.write(String(part).replace("::ffff:", "")))).on("error", (error) => process.stdout.write(error.cause?.name ?? error.code))';
 const fetched = (where, url) => runCommand([...where, process.execPath, "-e", get, url]);
 const resolving = 'const { Resolver } = require("dns").promises; const resolver = new Resolver(); resolver.setServers([process.argv[1]]); resolver[process.argv[2]](process.argv[3]).then((found) => found, (error) => error.code).then((found) => process.stdout.write(JSON.stringify(found)))';

@@ -173,7 +173,7 @@ export class CrashingMachine {
 
   #handle(id: string, life: Life): Program {
     const running = this.#programs.get(id);
-    if (running === undefined) throw new TypeError(`there is no program ${id}`);
+    if (running === undefined) throw new TypeError(`program ${id} not found`);
     const alone = async (): Promise<Exited> => {
       const exit = await running.exited;
       return life.isDead ? new Promise(() => {}) : exit;

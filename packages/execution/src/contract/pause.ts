@@ -10,7 +10,7 @@ import { content, type DriverContractCase, isError, rule, shell, withDriver } fr
 /** Writes the file `ready` repeatedly. */
 const ticking = shell("while :; do echo ready >ready; sleep 0.05; done");
 
-/** Processor time of all processes of a program, which a paused program does not use. */
+/** CPU time of all processes of a program, which a paused program does not use. */
 const usedTime = (pids: readonly number[]): readonly string[] =>
   pids.map((pid) => readFileSync(`/proc/${pid}/stat`, "latin1").split(" ").slice(13, 15).join(" "));
 

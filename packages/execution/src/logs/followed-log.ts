@@ -169,7 +169,7 @@ async function rotatedFiles(path: string): Promise<readonly number[]> {
   return inodes;
 }
 
-/** Reads a part of a file. `missing`: there is no such file, or it has another inode. `other`: the position is not in it. */
+/** Reads a part of a file. `missing`: the file does not exist or has a different inode. `other`: the position is beyond the file. */
 async function readAt(path: string, { offset, last }: LogPosition, inode?: number): Promise<Buffer | "missing" | "other"> {
   await using file = await openFile(path);
   if (file === undefined || (inode !== undefined && (await file.stat()).ino !== inode)) return "missing";

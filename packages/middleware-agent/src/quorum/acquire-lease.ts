@@ -10,7 +10,7 @@ export type Acquired = Awaited<ReturnType<NonNullable<FailoverOrder["beforePromo
 /** How a Pod that the controller chose requests the lease. */
 export interface Acquisition {
   readonly minEpoch: number;
-  /** The previous holder, which accepts no writes any more. */
+  /** The previous holder, which accepts no more writes. */
   readonly over: Promised | undefined;
   /** Requests the leases. Resolves to the reasons of refusals. */
   readonly ask: () => Promise<readonly string[]>;

@@ -28,7 +28,7 @@ export function recordPoll(state: LeaseState, { epoch }: LeaseAnswer): LeaseStat
   return { ...state, seenEpoch: Math.max(state.seenEpoch, epoch) };
 }
 
-/** Stands once more with a newer epoch: agents have promised the one before to a candidate that yielded. */
+/** Stands once more with a newer epoch: agents have promised the previous one to a candidate that yielded. */
 export function repeatCandidacy(state: LeaseState, now: number): LeaseState {
   const { tenure, ...next } = stand(resign(state), now);
   return tenure === undefined ? next : { ...next, tenure: { ...tenure, isRepeated: true } };

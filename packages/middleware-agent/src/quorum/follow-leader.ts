@@ -2,7 +2,7 @@ import type { Logger } from "@keelson/controller";
 import type { EngineRole, FencedEngine } from "../engine.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 
-/** Makes the own program follow the Pod that was elected. Resolves to whether it does so now. `role`: undefined if it does not answer. */
+/** Makes the own program follow the Pod that was elected. Resolves to whether it does so now. `role`: undefined if it does not respond. */
 export async function followLeader(
   { leader, state }: LeaseKeeper,
   role: EngineRole | undefined,

@@ -151,7 +151,7 @@ export class LeaseKeeper {
     this.state = recordPoll(this.state, own);
     let votes = own.isGranted ? 1 : 0;
     const majority = majorityOf(this.state);
-    // An agent that does not answer must not delay the election.
+    // An agent that does not respond must not delay the election.
     return new Promise((resolve) => {
       const vote = (isGranted: boolean): void => void (isGranted && ++votes >= majority && resolve(true));
       vote(false);

@@ -207,7 +207,7 @@ function objectionTo(state: LeaseState, request: LeaseRequest, offset: number | 
   return lag > state.maxLagBytes ? `${from} lacks ${lag} bytes of the primary` : undefined;
 }
 
-/** Ends the lease of a holder that accepts no writes any more. */
+/** Ends the lease of a holder that accepts no more writes. */
 function release(before: LeaseState, { from, epoch, successor }: LeaseRequest, now: number): LeaseState {
   const released = { ...before.released, [from]: Math.max(epoch, before.released?.[from] ?? 0) };
   const state = { ...before, released };

@@ -106,7 +106,7 @@ export class QuorumAgent {
     return answer;
   }
 
-  /** Collects the leases for a Pod that the controller chose. `over`: the previous holder accepts no writes any more. */
+  /** Collects the leases for a Pod that the controller chose. `over`: the previous holder accepts no more writes. */
   async acquire(minEpoch: number, over?: Promised): Promise<Acquired> {
     const keeper = this.#keeper;
     const { tenure } = keeper.state;
@@ -119,7 +119,7 @@ export class QuorumAgent {
     });
   }
 
-  /** Performs a planned switchover, or collects leases, without stepping down meanwhile. */
+  /** Performs a planned switchover, or collects leases, without stepping down in the meantime. */
   async whileBusy<T>(act: () => Promise<T>): Promise<T> {
     this.#isBusy = true;
     try {
@@ -161,7 +161,7 @@ export class QuorumAgent {
   }
 
   #warn(error: unknown): void {
-    this.#options.log.warn({ err: error }, "could not look after the lease; retrying");
+    this.#options.log.warn({ err: error }, "could not maintain the lease; retrying");
   }
 
   #schedule(delayMs: number): void {
@@ -213,13 +213,13 @@ export class QuorumAgent {
     }
   }
 
-  /** Looks at the own program. Resolves to undefined if it does not answer. */
+  /** Looks at the own program. Resolves to undefined if it does not respond. */
   async #look(): Promise<EngineRole | undefined> {
     const { engine, self } = this.#options;
     const holder = promotedHolder(this.#keeper.state)?.holder;
     const host = holder === self ? undefined : this.#keeper.members.hosts[holder ?? ""];
     const { role, program } = await viewProgram(engine, host);
-    // The lease of a primary that does not answer runs out, and the guard ends its program.
+    // The lease of a primary that does not respond runs out, and the guard ends its program.
     this.#program = program ?? { ...this.#program, role: "other", isHolderDown: false };
     return role;
   }
@@ -290,7 +290,7 @@ export class QuorumAgent {
 
   #askLater(kind: "form" | "stand" | "renew"): void {
     const report = (reasons: readonly string[]): void => {
-      if (reasons.length > 0) this.#options.log.info({ kind, reasons }, "some agents did not grant their lease");
+      if (reasons.length > 0) this.#options.log.info({ kind, reasons }, "some agents did not grant the lease");
     };
     void this.#ask(kind).then(report, (error: unknown) => this.#warn(error));
   }

@@ -161,7 +161,7 @@ export class ModelRequests {
 
   #send(from: string, to: string, deliver: (node: ModelNode) => void): void {
     const node = this.#world.nodes.get(to);
-    // An agent answers itself, and persists that, before it asks others.
+    // An agent responds itself, and persists that, before it asks others.
     if (from !== to) this.#world.network.send({ at: this.#world.now(), from, to, deliver });
     else if (node !== undefined) deliver(node);
   }

@@ -112,7 +112,7 @@ export class Follower {
     return isFollowing;
   }
 
-  /** How to get the data of the primary; undefined if it is not the primary any more. */
+  /** How to get the data of the primary; undefined if it is no longer the primary. */
   async #compare(connection: PostgresConnection, signal: AbortSignal): Promise<CatchUp | undefined> {
     const { server, engine } = this.#options;
     if (!server.isRunning && server.hasData) {

@@ -142,7 +142,7 @@ function endedLogin({ name, canLogin, verifier }: ExistingRole): readonly string
   return canLogin || verifier !== null ? [`ALTER ROLE ${quoteName(name)} NOLOGIN PASSWORD NULL`] : [];
 }
 
-/** Roles that belong to users that the App does not have any more, other logins first. Pure. */
+/** Roles that belong to users that the App no longer has, other logins first. Pure. */
 export function rolesWithoutUser(existing: readonly ExistingRole[], users: readonly string[]): readonly ExistingRole[] {
   return existing
     .filter(({ user }) => user !== null && !users.includes(user))

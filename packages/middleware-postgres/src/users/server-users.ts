@@ -113,7 +113,7 @@ async function ownDatabase(name: string, owner: string, connection: Connection):
 }
 
 /**
- * Ends the sessions of users that the App does not have any more, and drops their roles. A role that owns something or may use it is kept
+ * Ends the sessions of users that the App no longer has, and drops their roles. A role that owns something or may use it is kept
  * without a login. Rejects with a `PostgresError` if the server does not respond.
  */
 export async function removeUsers(users: readonly WantedUser[], connection: Connection, log: Logger): Promise<void> {

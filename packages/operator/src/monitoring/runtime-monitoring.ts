@@ -90,7 +90,7 @@ function processPanels(job: string): readonly DashboardPanel[] {
       queries: [{ expr: `process_resident_memory_bytes{${job}}`, legend: "{{pod}}" }],
     },
     {
-      title: "Processor time",
+      title: "CPU time",
       unit: "percentunit",
       queries: [{ expr: `rate(process_cpu_seconds_total{${job}}[5m])`, legend: "{{pod}}" }],
     },

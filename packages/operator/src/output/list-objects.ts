@@ -30,7 +30,7 @@ export interface ObjectList {
   readonly includes?: (object: ListedObject) => boolean;
   /** Orders the objects. Default: as the server does. */
   readonly compare?: (a: ListedObject, b: ListedObject) => number;
-  /** The line that is printed if there are no objects: what to do next. */
+  /** Printed if the list is empty: what to do next. */
   readonly empty: (namespace: string | undefined) => string;
 }
 

@@ -21,7 +21,7 @@ const kept = new Set(["CustomResourceDefinition", "Namespace", "PersistentVolume
 
 /**
  * Finds objects of earlier installations that the current values do not contain: a ServiceMonitor that was switched off, for example, or the
- * webhooks of a disabled operator, which nothing answers any more.
+ * webhooks of a disabled operator, which no longer have a server.
  */
 export async function findStale({ objects, ...options }: StaleOptions): Promise<readonly RemovedObject[]> {
   const current = new Set(objects.map(({ kind, metadata }) => keyOf(kind, metadata.namespace, metadata.name ?? "")));

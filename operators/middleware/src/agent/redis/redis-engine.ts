@@ -211,7 +211,7 @@ export class RedisEngine implements MiddlewareEngine {
 
   /**
    * Promotes this replica in place of its primary, which has failed. A primary that still answers is fenced first, and this
-   * replica catches up with it. A primary that may be running but does not answer must be terminated before.
+   * replica catches up with it. A primary that may be running but does not respond must be terminated before.
    */
   async #takeOver({ others, epoch, timeoutMs, isPrimaryDown, beforePromotion }: FailoverOrder): Promise<Outcome> {
     const record = this.#record;

@@ -36,7 +36,7 @@ export async function connectToPeer(
   throw refusal;
 }
 
-/** Ensures that a failed primary accepts no writes any more, and that this replica has all that it accepted. */
+/** Ensures that a failed primary accepts no more writes, and that this replica has all that it accepted. */
 export async function fencePrimary(peers: Peers, primary: string, timeoutMs: number): Promise<Outcome> {
   const { connection, parameters, clock } = peers;
   let peer: RedisConnection | undefined;
@@ -52,7 +52,7 @@ export async function fencePrimary(peers: Peers, primary: string, timeoutMs: num
     if (error.isConnectionRefused) return { ok: true };
     // A wrong password alone proves nothing: the primary may have a newer one and accept writes.
     if (error.isWrongPassword && (await isIsolated(peers, primary))) return { ok: true };
-    return { ok: false, error: `the primary ${primary} does not answer: ${error.message}`, mustTerminate: true };
+    return { ok: false, error: `the primary ${primary} does not respond: ${error.message}`, mustTerminate: true };
   } finally {
     peer?.close();
   }

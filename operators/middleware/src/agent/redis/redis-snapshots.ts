@@ -146,7 +146,7 @@ export class RedisSnapshots implements SnapshotEngine {
         await this.#options.connection.run("REPLICAOF", "NO", "ONE");
         return;
       } catch (error) {
-        // A server that is loading rejects the command, and one that empties its data does not answer.
+        // A server that is loading rejects the command, and one that empties its data does not respond.
         if (!isBusy(error)) throw error;
         await sleep(this.#options.clock, pollMs);
       }

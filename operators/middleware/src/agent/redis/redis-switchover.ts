@@ -73,7 +73,7 @@ export async function promoteTarget(
     if (error instanceof RespError) return error;
     throw error;
   });
-  if (peer instanceof RespError) return { ok: false, error: `the target does not answer: ${peer.message}` };
+  if (peer instanceof RespError) return { ok: false, error: `the target does not respond: ${peer.message}` };
   try {
     const seen = await peer.info();
     if (seen.role === "master" && (await own.isRaised())) return { ok: true };

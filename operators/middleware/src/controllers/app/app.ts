@@ -107,7 +107,7 @@ async function reconcile(
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
 
-/** Whether the App's spec needs no checks any more. */
+/** Whether the App's spec needs no more checks. */
 function isAccepted({ metadata, status }: DeepReadonly<App>): boolean {
   return metadata.deletionTimestamp !== undefined || status?.acceptedGeneration === metadata.generation;
 }

@@ -246,7 +246,7 @@ function decideDeletion(observed: BackupObservation, status: BackupStatus): Deci
   };
   const isRunning = status.transfer !== undefined && status.transfer.step !== "delete";
   if (isRunning) {
-    // It must not write any more when the data is deleted.
+    // It must no longer write when the data is deleted.
     if (pods.length > 0) return { effects: deletePods(pods, undefined) };
     delete status.transfer;
     delete status.attempt;

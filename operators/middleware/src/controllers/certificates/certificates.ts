@@ -112,7 +112,7 @@ async function reconcile(
     : undefined;
   if (app === undefined || access === undefined || (!isUsed && pods.length === 0)) {
     watches.follow(request, [], { token: "" });
-    // No Pod uses TLS any more.
+    // No Pod uses TLS now.
     if (access !== undefined) await writeTexts(context, access, { [agentKeys.mode]: null });
     return undefined;
   }

@@ -155,7 +155,7 @@ function advanceTask(
     endTask(task, "done", now);
   } else if (answer?.phase === "Cancelled" || answer?.phase === "Failed") {
     if (answer.pointOfNoReturn)
-      endTask(task, "failed", now, "partial", task.error ?? `could not be reverted any more: ${answer.message ?? ""}`);
+      endTask(task, "failed", now, "partial", task.error ?? `could no longer be reverted: ${answer.message ?? ""}`);
     else revert(task, planId, now);
   } else if (isLate)
     endTask(task, "failed", now, "unknown", `${task.error ?? "cancelled"}; the Component did not respond to the cancel`);

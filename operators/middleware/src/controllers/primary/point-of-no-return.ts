@@ -3,7 +3,7 @@ import { hasVersion } from "../../plugin/plugin.ts";
 import { isHeld, isOutdated, type PodView } from "../group/pod-view.ts";
 
 /**
- * Records that an upgrade cannot be reverted any more: a Pod of the new version is the primary, or a failover to one has begun. It may have
+ * Records that an upgrade can no longer be reverted: a Pod of the new version is the primary, or a failover to one has begun. It may have
  * written data that the old version cannot read, no matter how it became the primary. Mutates `status`.
  */
 export function recordPointOfNoReturn(views: readonly PodView[], { operation, failover, primary }: GroupStatus): void {

@@ -114,7 +114,7 @@ export const runFlags = {
 export interface Caller {
   /** Its working directory. */
   readonly folder: string;
-  /** Its PATH, which the program gets if there is no image. */
+  /** Its PATH, passed to the program unless an image is set. */
   readonly path: string | undefined;
   /** Whether its standard input is forwarded to rank 0. */
   readonly hasInput: boolean;

@@ -15,7 +15,7 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 const failure = (code: string): Error =>
-  new Error("cannot use the folder", { cause: Object.assign(new Error(code), { code }) });
+  new Error("cannot use the directory", { cause: Object.assign(new Error(code), { code }) });
 
 test("frees the reserved space if the disk is full, and reserves it again", async () => {
   expect(await openWithReserve(file, async () => "first")).toBe("first");
@@ -31,8 +31,8 @@ test("frees the reserved space if the disk is full, and reserves it again", asyn
 
 test("keeps the reserved space after any other error, and fails if there is none", async () => {
   const refuse = (code: string) => openWithReserve(file, () => Promise.reject(failure(code)));
-  await expect(refuse("ENOSPC")).rejects.toThrow("cannot use the folder");
+  await expect(refuse("ENOSPC")).rejects.toThrow("cannot use the directory");
   await openWithReserve(file, async () => {});
-  await expect(refuse("EACCES")).rejects.toThrow("cannot use the folder");
+  await expect(refuse("EACCES")).rejects.toThrow("cannot use the directory");
   expect(existsSync(file)).toBe(true);
 });

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, rm, stat, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 
-/** What an agent needs to start: its locks and folders. */
+/** What an agent needs to start: its locks and directories. */
 const reserveBytes = 256 * 1024;
 
 /**

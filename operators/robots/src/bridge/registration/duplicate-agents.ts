@@ -54,7 +54,7 @@ export class DuplicateAgents {
     return warning;
   }
 
-  /** Handles a change of a Robot: once it is released, the agents that were seen before do not count any more. */
+  /** Handles a change of a Robot: once it is released, the agents that were seen before no longer count. */
   robotChanged({ metadata }: DeepReadonly<Robot>, old: DeepReadonly<Robot> | undefined): void {
     const isHeld = metadata.annotations?.[heldAnnotation] !== undefined;
     if (old?.metadata.annotations?.[heldAnnotation] !== undefined && !isHeld) this.forget(metadata.name ?? "");

@@ -37,7 +37,7 @@ function serve(agents: Readonly<Record<string, () => Promise<readonly Usage[]>>>
 
 it("reports what the agent of a sandbox says about it, and not what others say", async () => {
   const first = (): Promise<readonly Usage[]> => Promise.resolve([usage("one"), usage("two")]);
-  const { client, selections } = serve({ first, second: () => Promise.reject(new Error("does not answer")) });
+  const { client, selections } = serve({ first, second: () => Promise.reject(new Error("does not respond")) });
   const reports = [];
   for await (const report of client.watchUsage({ labelSelector: "a=b" })) reports.push(report.items);
   const measured = { cpuMillis: 120n, cpuLimitMillis: 1000n, memoryBytes: 1n << 20n, processes: 2n, processLimit: 0n };

@@ -73,7 +73,7 @@ function chosen({ allNamespaces, namespace, labelSelector }: UsageRequest, cache
 
 const keyOf = ({ metadata }: DeepReadonly<Sandbox>): string => `${metadata.namespace ?? ""}/${metadata.name ?? ""}`;
 
-/** Empty if the agent does not answer, or is of an earlier version. */
+/** Empty if the agent does not respond, or is of an earlier version. */
 async function usagesOf(agent: AgentClient | undefined): Promise<ReadonlyMap<string, SandboxUsage>> {
   const usages = await agent?.usage().catch(() => []);
   return new Map((usages ?? []).map((usage) => [usage.sandboxId, usage]));

@@ -36,7 +36,7 @@ const create = (name: string, rest: object = {}): Promise<TestResponse> =>
   send("POST", configMaps, { metadata: { name }, ...rest });
 
 describe("a mutating policy", () => {
-  it("applies its mutations in order, each to the result of the one before", async () => {
+  it("applies its mutations in order, each to the result of the previous one", async () => {
     await install("p", [
       apply('Object{data: {"a": "1"}}'),
       jsonPatch('[JSONPatch{op: "copy", from: "/data/a", path: "/data/b"}]'),

@@ -47,7 +47,7 @@ export function startPolicyTypeChecks(options: PolicyTypeCheckOptions): { stop()
       },
       user: systemUser,
     });
-    // The uid makes the apply fail if the policy was replaced meanwhile. Its successor is checked on its own.
+    // The uid makes the apply fail if the policy was replaced in the meantime. Its successor is checked on its own.
     const isReplaced = store.get(key)?.object.metadata.uid !== uid;
     if (outcome.kind === "status" && !isReplaced) onError(new StatusError(outcome.status));
   };

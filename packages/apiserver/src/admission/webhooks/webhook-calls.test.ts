@@ -426,7 +426,7 @@ describe("a mutation", () => {
 });
 
 describe("a webhook", () => {
-  it("adds warnings to the response, also if it denies the request", async () => {
+  it("adds warnings to the response, even if it denies the request", async () => {
     webhook.on("/warns", (request) => ({ allowed: request["name"] === "a", warnings: ["beware"] }));
     await register("Validating", "/warns");
     expect((await send("POST", configMaps, configMap("a"))).warnings).toEqual(["beware"]);

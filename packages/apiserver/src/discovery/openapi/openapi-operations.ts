@@ -117,7 +117,7 @@ export function operationOf(set: DefinitionSet, operation: Operation): Json {
   };
 }
 
-/** Like kube-apiserver, an operation without parameters of its own has no list of them. */
+/** Like kube-apiserver, an operation without its own parameters has no list of them. */
 function listed(parameters: readonly Json[]): Json {
   return parameters.length === 0 ? {} : { parameters };
 }

@@ -37,7 +37,7 @@ describe("the result of a strategic merge patch is rejected as by kube-apiserver
     expect(conversionFault(secret, { data: { a: "YQ==" } })).toBeUndefined();
   });
 
-  it("unless a type with a decoder of its own rejects it", () => {
+  it("unless a type with its own decoder rejects it", () => {
     expect(conversionFault(deployment, inPod({ containers: [{ resources: { limits: { cpu: "x" } } }] }))).toBeUndefined();
     expect(conversionFault(deployment, { metadata: { creationTimestamp: "x" }, spec: { replicas: null } })).toBeUndefined();
   });

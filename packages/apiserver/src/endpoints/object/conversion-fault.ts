@@ -51,7 +51,7 @@ function mapFault(type: string, value: unknown): string | undefined {
   return firstFault(Object.values(value).map((item) => () => faultOf(type, undefined, item)));
 }
 
-/** Types without fields have decoders of their own. */
+/** Types without fields have their own decoders. */
 function structFault(fields: readonly DefinitionField[], value: unknown): string | undefined {
   if (fields.length === 0) return undefined;
   if (!isJsonObject(value)) return `cannot restore struct from: ${goKind(value)}`;

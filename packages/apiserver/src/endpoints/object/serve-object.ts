@@ -131,7 +131,7 @@ function currentForm(version: ServedResource | undefined, stored: StoredObject):
   return encoded;
 }
 
-/** Notes that an object was written, which may have been pruned by a schema that has lost fields meanwhile. */
+/** Notes that an object was written, which may have been pruned by a schema that has lost fields in the meantime. */
 export function noteWritten({ resource, resources }: Serving, stored: StoredObject): void {
   const { pruning, group, version, plural } = resource;
   if (pruning === undefined) return;

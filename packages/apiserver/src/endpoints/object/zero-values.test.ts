@@ -25,7 +25,7 @@ describe("zero values of a built-in object", () => {
     });
   });
 
-  it("replace null, also in lists and maps of texts", () => {
+  it("replace null, including in lists and maps of texts", () => {
     expect(zeroed("core.v1.ConfigMap", { data: { a: null }, immutable: null })).toEqual({ data: { a: "" } });
     expect(zeroed("core.v1.Secret", { data: { a: null } })).toEqual({ data: { a: "" } });
   });

@@ -138,7 +138,7 @@ describe("a Pod on a node with its own kubelet", () => {
 });
 
 describe("nodes/proxy", () => {
-  it("reaches the kubelet of that node, also with a scheme and a port in the name", async () => {
+  it("reaches the kubelet of that node, even with a scheme and a port in the name", async () => {
     for (const name of ["remote", "remote:10250", "https:remote:10250"]) {
       expect((await send("GET", `/api/v1/nodes/${name}/proxy/healthz`)).body).toBe("its log");
     }

@@ -8,7 +8,7 @@ import { badRequest } from "../errors.ts";
 export interface Selection {
   /** False if it matches everything, so that objects need not be parsed. */
   readonly isSelective: boolean;
-  /** Whether it reads fields outside of the metadata, whose names depend on the version of the object. */
+  /** Whether it reads fields outside the metadata, whose names depend on the version of the object. */
   readonly readsFields: boolean;
   /** Number of requirements, each of which an object may be compared to. The number of their values does not matter. */
   readonly requirements: number;

@@ -221,7 +221,7 @@ describe("a request", () => {
     expect(requests).toEqual([]);
   });
 
-  test("is authenticated by its client certificate, also on a resumed TLS session", async () => {
+  test("is authenticated by its client certificate, including on a resumed TLS session", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
     const certificate = await issueClientCertificate(pki, { name: "jane", groups: ["dev", "ops"] }, Date.now());

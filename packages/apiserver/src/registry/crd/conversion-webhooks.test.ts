@@ -251,7 +251,7 @@ describe("conversion by webhook", () => {
     expect((await send("GET", `${path("v1")}/a`)).code).toBe(200);
   });
 
-  it("fails if the webhook cannot be reached, also for writes, and ends watches with an error", async () => {
+  it("fails if the webhook cannot be reached, including for writes, and ends watches with an error", async () => {
     await send("POST", path("v1"), server("a"));
     const url = [{ op: "replace", path: "/spec/conversion/webhook/clientConfig/url", value: "https://127.0.0.1:1/convert" }];
     expect((await send("PATCH", crdPath, url, "operations")).code).toBe(200);

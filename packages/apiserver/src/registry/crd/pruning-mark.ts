@@ -1,5 +1,5 @@
 /**
- * Up to which revision objects of a custom kind may have fields that its schema does not have any more: later ones were pruned by the
+ * Up to which revision objects of a custom kind may have fields that its schema no longer has: later ones were pruned by the
  * current schema when they were written, and need not be parsed to be read.
  */
 export class PruningMark {

@@ -115,14 +115,14 @@ function writeWhole(folder: string, name: string, text: string): void {
 /**
  * Sends a request to the process that owns a data directory.
  *
- * **Errors**: rejects with the owner's error, or with a `StorageError` `InUse` if the owner does not answer.
+ * **Errors**: rejects with the owner's error, or with a `StorageError` `InUse` if the owner does not respond.
  */
 export async function requestFromOwner(dir: string, owner: number, request: ControlRequest): Promise<unknown> {
   const folder = join(dir, folderName);
   const id = randomUUID();
   const requestPath = join(folder, `${requestPrefix}${id}`);
   const answerPath = join(folder, `${answerPrefix}${id}`);
-  const silent = new StorageError("InUse", `${dir} is in use by process ${owner}, which does not answer: stop it first`);
+  const silent = new StorageError("InUse", `${dir} is in use by process ${owner}, which does not respond: stop it first`);
   if (!existsSync(folder)) throw silent;
   writeWhole(folder, `${requestPrefix}${id}`, JSON.stringify(request));
   const acceptUntil = performance.now() + acceptTimeoutMs;

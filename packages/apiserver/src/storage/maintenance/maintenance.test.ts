@@ -64,7 +64,7 @@ function flip(path: string, offset: number): void {
 }
 
 describe("verifyStorage", () => {
-  it("reports an intact directory, also while it is in use", async () => {
+  it("reports an intact directory, even while it is in use", async () => {
     const revision = await killedFolder(60);
     expect(await verifyStorage(dir)).toMatchObject({
       isHealthy: true,
@@ -154,7 +154,7 @@ describe("repairStorage", () => {
     expect(existsSync(`${dir}.replaced`)).toBe(false);
   });
 
-  it("keeps what is intact, also after a gap in the journal, and lists the rest", async () => {
+  it("keeps what is intact, even after a gap in the journal, and lists the rest", async () => {
     const revision = await killedFolder(60);
     const path = join(dir, "journal-0");
     const content = readFileSync(path);

@@ -128,7 +128,7 @@ describe("TransactionStore", () => {
     expect(past.list("/things/", { limit: 10 }).items.map(({ key }) => key)).toEqual(["/things/n/a", "/things/n/b"]);
   });
 
-  it("replays from the log and continues live without gap or duplicate, also across a restart", async () => {
+  it("replays from the log and continues live without gap or duplicate, even across a restart", async () => {
     const dir = folder();
     let store = await open({ dir });
     await put(store, "/things/n/a", "1");

@@ -66,7 +66,7 @@ export const disturbances: ReadonlyMap<string, Disturbance> = new Map([
   ],
 ]);
 
-/** What runs beside the API server under `keelson up`. */
+/** What runs alongside the API server under `keelson up`. */
 const running: ReadonlySet<Requirement> = new Set([
   "garbage-collector",
   "mutating-admission-policy",
@@ -77,7 +77,7 @@ const running: ReadonlySet<Requirement> = new Set([
   "workload-controllers",
 ]);
 
-/** Whether the recording allows a scenario beside the components of `keelson up`. */
+/** Whether the recording allows a scenario alongside the components of `keelson up`. */
 export function isAllowed({ requires = [], conflicts = [] }: Scenario): boolean {
   return requires.every((each) => running.has(each)) && !conflicts.some((each) => running.has(each));
 }

@@ -9,7 +9,7 @@ export interface Variables {
 /** A variable without a value. */
 export class MissingVariable extends Error {
   constructor(reference: string) {
-    super(`there is no value for \${${reference}}`);
+    super(`no value for \${${reference}}`);
     this.name = "MissingVariable";
   }
 }

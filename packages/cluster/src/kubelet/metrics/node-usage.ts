@@ -5,7 +5,7 @@ import { cpus, freemem, totalmem } from "node:os";
 export interface NodeUsage {
   /** Thousandths of a core, averaged since the previous call. */
   readonly cpuMillis: number;
-  /** Processor time of all cores since the machine has started. */
+  /** CPU time of all cores since the machine has started. */
   readonly cpuSeconds: number;
   /** Memory that is not available to new programs. */
   readonly memoryBytes: number;

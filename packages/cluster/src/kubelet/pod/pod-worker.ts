@@ -116,7 +116,7 @@ export class PodWorker {
     return this.#node.runtimes.program(programId(this.#uid, container, attempt));
   }
 
-  /** The current attempt of a container; `undefined` if there is no such container. */
+  /** The current attempt of a container; `undefined` if the container does not exist. */
   attempt(container: string): number | undefined {
     return this.#state.containers.find(({ name }) => name === container)?.attempt;
   }

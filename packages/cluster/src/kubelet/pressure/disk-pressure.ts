@@ -20,7 +20,7 @@ export interface DiskPressureOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly thresholds: Thresholds;
-  /** How long no threshold must have been met until the pressure ends. */
+  /** How long the disk must stay clear of all thresholds before the pressure ends. */
   readonly transitionMs: number;
   readonly readSpace: () => Promise<DiskSpace>;
   /** Counts bytes for `nodefs.available`, files for `nodefs.inodesFree`. */

@@ -20,7 +20,7 @@ export type Thresholds = Readonly<Partial<Record<DiskSignal, Threshold>>>;
 /** When a node is low on disk space. */
 export interface EvictionSettings {
   readonly thresholds: Thresholds;
-  /** How long no threshold must have been met until the node is no longer low on space. */
+  /** How long the disk must stay clear of all thresholds before the node reports that it has enough space. */
   readonly transitionMs: number;
 }
 

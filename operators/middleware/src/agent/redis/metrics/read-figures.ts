@@ -2,7 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { RedisConnection } from "../redis-connection.ts";
 import { configParameters, type RedisFigures } from "./redis-metrics.ts";
 
-/** Reads the figures of a server. Rejects with a `RespError` if it does not answer. */
+/** Reads the figures of a server. Rejects with a `RespError` if it does not respond. */
 export async function readFigures(connection: RedisConnection, clock: Clock): Promise<RedisFigures> {
   const info = await connection.info("all");
   const config = Object.fromEntries(

@@ -63,7 +63,7 @@ const helpByName: ReadonlyMap<string, string> = new Map([
 /** Names of all metrics. */
 export const redisMetricNames: readonly string[] = [...helpByName.keys()];
 
-/** The metrics of a server that does not answer. */
+/** The metrics of a server that does not respond. */
 export const downMetrics: readonly ProgramMetric[] = [
   { name: "redis_up", help: described["up"] ?? "", type: "gauge", samples: [{ labels: {}, value: 0 }] },
 ];

@@ -111,7 +111,7 @@ export type UsageInfo = Message<"keelson.sandboxes.v1.UsageInfo"> & {
   deniedFlows: bigint;
 
   /**
-   * Absent if it does not run, or its agent did not answer.
+   * Absent if it does not run, or its agent did not respond.
    *
    * @generated from field: keelson.sandboxes.v1.MeasuredUsage measured = 7;
    */

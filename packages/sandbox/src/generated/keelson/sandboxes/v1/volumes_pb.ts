@@ -217,7 +217,7 @@ export type VolumeInfo = Message<"keelson.sandboxes.v1.VolumeInfo"> & {
   usedBy: string[];
 
   /**
-   * Its present size, smaller than `size` while it grows. Empty until it is created.
+   * Its current size, smaller than `size` while it grows. Empty until it is created.
    *
    * @generated from field: string current_size = 9;
    */
