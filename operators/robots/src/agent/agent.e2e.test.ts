@@ -514,7 +514,7 @@ test("a leased program starts when its lease is granted, and is stopped without 
   expect(isRunning(Number(readFileSync(file("pid"), "utf8")))).toBe(false);
 });
 
-test("init tasks run in order before the program, daemons beside it until it ends, and a failed one fails the attempt", async () => {
+test("init tasks run in order before the program, daemons alongside it until it ends, and a failed one fails the attempt", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
   await agent(at.url);

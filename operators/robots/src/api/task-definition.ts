@@ -100,7 +100,7 @@ const InitTask = Type.Object(
     user: Type.Optional(Type.String({ description: "User that it runs as. Default: that of the task." })),
     timeout: Type.Optional(duration("Maximum run time. After it, the task fails.")),
     daemon: Type.Optional(
-      Type.Boolean({ description: "Whether it keeps running beside the program of the task, and is stopped after it." }),
+      Type.Boolean({ description: "Whether it keeps running alongside the program of the task, and is stopped after it." }),
     ),
   },
   { description: "A program that runs before the program of a task." },

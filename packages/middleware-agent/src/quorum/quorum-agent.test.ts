@@ -97,7 +97,7 @@ describe("the agents of a Group", () => {
     expect(group.writable()).toEqual(["p-2"]);
   });
 
-  it("elect a replica with the vote of an agent whose own program does not answer", async () => {
+  it("elect a replica with the vote of an agent whose own program does not respond", async () => {
     group.member(1).program.isSilent = true;
     group.isolate(0);
     await group.run(10_000);

@@ -95,7 +95,7 @@ export class QuorumAgent {
 
   /** Answers the request of an agent. */
   async answer(request: PeerRequest): Promise<LeaseAnswer> {
-    // A candidate is compared with the data of this moment. A program that does not answer must not keep its agent from voting.
+    // A candidate is compared with the data of this moment. A program that does not respond must not keep its agent from voting.
     if (request.kind === "stand") await inTime(this.#options.clock, lookTimeoutMs, this.#look());
     const answer = await this.#keeper.answer(request, this.#offset);
     const isNamed = request.kind === "release" && request.successor === this.#options.self;

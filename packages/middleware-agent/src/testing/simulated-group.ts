@@ -14,7 +14,7 @@ class SimulatedProgram implements FencedEngine {
   epoch = 1;
   offset = 100;
   isUp = true;
-  /** Whether it does not answer, as while it is frozen. */
+  /** Whether it does not respond, as while it is frozen. */
   isSilent = false;
   isFenced_ = false;
   guardAt: number | undefined;

@@ -265,7 +265,7 @@ export class PostgresServer {
 
   /**
    * Ends the server if its main process, or one of those that write its log and its data, is stopped. Rejects with a `PostgresError` if it
-   * does not answer new sessions.
+   * does not respond new sessions.
    */
   async verify(writers = this.#writers): Promise<void> {
     this.#writers = writers;

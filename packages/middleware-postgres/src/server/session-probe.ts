@@ -4,8 +4,8 @@ import { PostgresConnection, PostgresError, type PostgresAddress } from "./postg
 const intervalMs = 2_000;
 
 /**
- * Opens a new session every 2 s while it is asked. The agent's own session is served by a process of its own, so it says nothing about a
- * server that accepts connections and does not answer them.
+ * Opens a new session every 2 s while it is asked. The agent's own session is served by its own process, so it says nothing about a
+ * server that accepts connections and does not respond them.
  */
 export class SessionProbe {
   readonly #clock: Clock;
@@ -14,7 +14,7 @@ export class SessionProbe {
   #isOpening = false;
   #dueAt = 0;
 
-  /** `open` rejects with a `PostgresError` if the server does not answer. */
+  /** `open` rejects with a `PostgresError` if the server does not respond. */
   constructor(clock: Clock, open: () => Promise<void>) {
     this.#clock = clock;
     this.#open = open;

@@ -172,7 +172,7 @@ export class RedisEngine implements MiddlewareEngine {
 
   /**
    * Fences this primary, waits until the target has caught up, promotes the target, points the other replicas at it, and follows
-   * it. Clients see refused writes meanwhile. No acknowledged write is lost: the target is promoted only when it has every byte
+   * it. Clients see refused writes in the meantime. No acknowledged write is lost: the target is promoted only when it has every byte
    * that the fenced primary wrote.
    *
    * The fence is persisted before it is raised: an agent that dies meanwhile keeps its server fenced until the controller retries.

@@ -15,7 +15,7 @@ export interface InitOrder {
   /** Default: that of the task. */
   readonly user?: string;
   readonly timeoutMs?: number;
-  /** Whether it keeps running beside the program of the task. */
+  /** Whether it keeps running alongside the program of the task. */
   readonly isDaemon: boolean;
 }
 

@@ -10,7 +10,7 @@ const maxErrorBytes = 512;
 /** Options of {@link InitTasks}. */
 export interface InitTasksOptions {
   readonly driver: Pick<Driver, "start" | "list">;
-  /** Has the lease of a task apply to a program beside its own. */
+  /** Has the lease of a task apply to a program alongside its own. */
   readonly guard: (name: ProgramName, program: Program) => Promise<void>;
   /** Called when a program was removed. */
   readonly forget: (id: string) => Promise<void>;

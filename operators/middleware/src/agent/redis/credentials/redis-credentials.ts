@@ -134,7 +134,7 @@ async function usersOf(connection: AclConnection): Promise<readonly string[]> {
   return Array.isArray(names) ? names.map(String) : [];
 }
 
-/** Resolves to why an isolated server rejects one of the users. None of them can log in meanwhile. */
+/** Resolves to why an isolated server rejects one of the users. None of them can log in in the meantime. */
 async function validateUsers(connection: AclConnection, users: readonly UserCredentials[]): Promise<string | undefined> {
   for (const { name, rules } of users) {
     if (name === "default") continue;

@@ -25,7 +25,7 @@ export const configParameters = ["io-threads", "maxclients", "maxmemory", "repl-
 
 /** Other metrics than fields of INFO, with their descriptions. Names, types and units are those of redis_exporter. */
 const described: Readonly<Record<string, string>> = {
-  up: "Whether the server answers",
+  up: "Whether the server responds",
   start_time_seconds: "When the server started, since the epoch",
   latest_fork_seconds: "Duration of the last fork",
   instance_info: "Role, version and identity of the server; the value is 1",
