@@ -2,9 +2,11 @@
  * Bundles the built `keelson` command, the sandbox agents, middleware and robots and the program in the Pods of MPI jobs for this checkout,
  * so that they load faster. Anything that is built or installed afterwards makes the bundles stale, and the programs run from their
  * packages again (packages/operator/src/bundle.ts).
+ *
+ * Also copies the examples of `keelson up --tour` into the package of the command.
  */
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { rolldown } from "rolldown";
@@ -48,6 +50,9 @@ const robotAgent = {
   treeshake: usedModules,
 };
 
+for (const family of ["robots", "middleware", "testplane", "mpi", "sandboxes"]) {
+  cpSync(join(root, "examples", family), join(root, "apps/cli/dist/examples", family), { recursive: true });
+}
 if (!isCurrent(command)) {
   await bundle(command);
   await bundlePodProgram();

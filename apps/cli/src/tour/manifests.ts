@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { apiVersionOf, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { ApplyConfiguration, Client } from "@keelson/client";
@@ -8,9 +8,10 @@ import { collect } from "./collect.ts";
 /** The tour's namespace. */
 export const namespace = "default";
 
-/** Returns the path of a file below `examples/`. */
+/** Returns the path of a file below `examples/`: the copy that the build adds to the package, or else that of the checkout. */
 export function examplePath(name: string): string {
-  return fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
+  const packed = fileURLToPath(new URL(`../examples/${name}`, import.meta.url));
+  return existsSync(packed) ? packed : fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
 }
 
 /** Reads the objects of an example. */
