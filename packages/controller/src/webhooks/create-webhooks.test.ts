@@ -195,7 +195,8 @@ describe("the configuration", () => {
     await using running = await run({ webhooks, service, port: 0, host: "127.0.0.1" });
     const { port } = running.webhooks;
     const { webhooks: [hook] = [] } = await client.get(configurationKinds.validating, { name: "test" });
-    const { path } = (hook?.["clientConfig"] as { readonly service: { readonly path: string } }).service;
+    const configured = hook?.["clientConfig"] as { readonly service?: { readonly path: string } } | undefined;
+    const path = configured?.service?.path ?? expect.fail("the webhook has no path");
     const rejected = { status: 401, text: "the path under which the webhook is registered is required\n" };
     expect(await call(port, "GET", "/healthz")).toMatchObject({ status: 200 });
     for (const other of ["/validate--v1-configmap", `/${"0".repeat(64)}/validate--v1-configmap`])

@@ -2,15 +2,18 @@ import type { Clock } from "@keelson/api-machinery/time";
 import { PostgresConnection, PostgresError, type PostgresAddress } from "./postgres-client.ts";
 
 const intervalMs = 2_000;
+/** Unanswered sessions in a row after which a server counts as silent. On a busy machine a single one may take longer than its timeout. */
+const maxUnanswered = 2;
 
 /**
  * Opens a new session every 2 s while it is asked. The agent's own session is served by its own process, so it says nothing about a
- * server that accepts connections and does not respond them.
+ * server that accepts connections and does not answer them.
  */
 export class SessionProbe {
   readonly #clock: Clock;
   readonly #open: () => Promise<void>;
   #failure: PostgresError | undefined;
+  #unanswered = 0;
   #isOpening = false;
   #dueAt = 0;
 
@@ -20,7 +23,7 @@ export class SessionProbe {
     this.#open = open;
   }
 
-  /** Rejects with a `PostgresError` if the last session was not answered. Starts the next one if it is due, without waiting for it. */
+  /** Rejects with a `PostgresError` if the last two sessions were not answered. Starts the next one if it is due, without waiting for it. */
   async require(): Promise<void> {
     const now = this.#clock.monotonic();
     if (!this.#isOpening && now >= this.#dueAt) {
@@ -35,20 +38,26 @@ export class SessionProbe {
   /** Forgets a failure: another server was started. */
   reset(): void {
     this.#failure = undefined;
+    this.#unanswered = 0;
     this.#dueAt = this.#clock.monotonic() + intervalMs;
   }
 
   async #probe(): Promise<void> {
     try {
       await this.#open();
-      this.#failure = undefined;
+      this.#record(undefined);
     } catch (error) {
       // A server that answers with an error, such as too many clients, is alive.
       const isSilent = error instanceof PostgresError && error.code === "Unreachable" && error.sqlState === undefined;
-      this.#failure = isSilent ? error : undefined;
+      this.#record(isSilent ? error : undefined);
     } finally {
       this.#isOpening = false;
     }
+  }
+
+  #record(error: PostgresError | undefined): void {
+    this.#unanswered = error === undefined ? 0 : this.#unanswered + 1;
+    this.#failure = this.#unanswered < maxUnanswered ? undefined : error;
   }
 }
 
