@@ -71,6 +71,14 @@ async function exec(program: Program, ...command: [string, ...string[]]): Promis
 }
 
 const readOnly = { volumes: [{ name: "data", volumeId, mountPath: "/data", readOnly: true }] } as const;
+
+/** Waits until the kernel has released the device of the volume, which it may do after the last sandbox has ended. */
+async function untilFree(): Promise<void> {
+  const image = join(dir, "volumes", volumeId, "volume.img");
+  const isFree = (): boolean => execFileSync("losetup", ["--noheadings", "--associated", image]).length === 0;
+  await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+}
+
 const create = (id = volumeId): Promise<void> => agent.manager.changeVolume({ kind: "create", volumeId: id, sizeBytes });
 const remove = (id = volumeId): Promise<void> => agent.manager.changeVolume({ kind: "delete", volumeId: id });
 
@@ -153,6 +161,7 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
       expect(await sizeIn(program)).toBe(before);
     }
     await agent.manager.delete(idOf(1));
+    await untilFree();
     await grow(4 * sizeBytes);
     await grow(sizeBytes);
     expect(agent.manager.status().volumeSizes).toEqual({ [volumeId]: 4 * sizeBytes });
@@ -173,8 +182,7 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     await agent.manager.delete(idOf(1));
     const folder = join(dir, "volumes", volumeId);
     const image = join(folder, "volume.img");
-    const isFree = (): boolean => execFileSync("losetup", ["--noheadings", "--associated", image]).length === 0;
-    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    await untilFree();
     const grow = (): Promise<void> => agent.manager.changeVolume({ kind: "resize", volumeId, sizeBytes: 16 * sizeBytes });
     const limitFiles = (size: number | "unlimited"): unknown =>
       execFileSync("prlimit", ["--pid", String(process.pid), `--fsize=${size}:`]);
@@ -191,7 +199,7 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     const check = "cd / && sha256sum --check /data/sum";
     expect(await run(2, `${check}; grep -o noinit_itable /proc/mounts`)).toBe("/data/file: OK\nnoinit_itable\n");
     await agent.manager.delete(idOf(2));
-    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    await untilFree();
     await grow();
     expect(agent.manager.status().volumeSizes).toEqual({ [volumeId]: 16 * sizeBytes });
     expect(await run(3, `${check} && head -c 128M /dev/zero >/data/more && echo fits`)).toBe("/data/file: OK\nfits\n");
@@ -263,13 +271,12 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     const image = join(dir, "volumes", volumeId, "volume.img");
     expect(await run(1, "echo one >/data/a")).toBe("");
     await agent.manager.delete(idOf(1));
-    const isFree = (): boolean => execFileSync("losetup", ["--noheadings", "--associated", image]).length === 0;
-    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    await untilFree();
     // As the kernel does when it finds an error.
     execFileSync("debugfs", ["-w", "-R", "ssv state 2", image], { stdio: "ignore" });
     expect(await run(2, "cat /data/a; echo two >/data/b; cat /data/b")).toBe("one\ntwo\n");
     await agent.manager.delete(idOf(2));
-    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    await untilFree();
     // Read only now: the kernel changes the superblock while it is mounted.
     expect(execFileSync("dumpe2fs", ["-h", image], { encoding: "utf8", stdio: "pipe" })).not.toMatch(/with errors/);
     execFileSync("dd", ["if=/dev/zero", `of=${image}`, "bs=1M", "count=16", "conv=notrunc"], { stdio: "ignore" });

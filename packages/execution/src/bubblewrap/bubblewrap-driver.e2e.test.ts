@@ -164,7 +164,7 @@ describe("a program in bubblewrap", () => {
     const [output, errors] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
     const fileBlocks = "hasPrivateUser" in isolation ? "2048" : "unlimited";
     const status = ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"];
-    const expected = [...["65534", "65534"], ...status, "confined", "beside", "0", fileBlocks, ""].join("\n");
+    const expected = [...["65534", "65534"], ...status, "confined", "alongside", "0", fileBlocks, ""].join("\n");
     expect(errors).toBe("");
     expect(output).toBe(readFileSync(program.logs.stdout, "utf8") + expected);
     const trap = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done";

@@ -34,15 +34,27 @@ function rejectionOf(contentType: string, error: ConnectError): Rejection {
 
 /** Answers a call with an error, without keeping any of its body. */
 export function rejectCall(request: CallRequest, response: CallResponse, error: ConnectError): void {
-  const { status, headers, body } = rejectionOf(request.headers["content-type"] ?? "", error);
-  for (const [name, value] of headers) response.setHeader(name, value);
-  response.statusCode = status;
-  if ("stream" in request) (response as Http2ServerResponse).end(body);
+  const rejection = rejectionOf(request.headers["content-type"] ?? "", error);
+  if ("stream" in request) respondOverHttp2(request, response as Http2ServerResponse, rejection);
   else {
+    const { status, headers, body } = rejection;
+    for (const [name, value] of headers) response.setHeader(name, value);
+    response.statusCode = status;
     // No other request can follow on the connection.
     response.setHeader("connection", "close");
     (response as ServerResponse).end(body);
   }
   // The rest of the body is dropped: a reset could overtake the response.
   request.resume();
+}
+
+/** gRPC clients take headers for trailers only if they end the stream. With an empty body, a frame of its own would end it. */
+function respondOverHttp2(
+  { stream }: Http2ServerRequest,
+  response: Http2ServerResponse,
+  { status, headers, body }: Rejection,
+): void {
+  if (stream.destroyed || stream.headersSent || response.writableEnded) return;
+  stream.respond({ ":status": status, ...Object.fromEntries(headers) }, { endStream: body.length === 0 });
+  if (body.length > 0) stream.end(body);
 }

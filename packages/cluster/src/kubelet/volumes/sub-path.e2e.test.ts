@@ -23,7 +23,8 @@ let folder: string;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "keelson-subpath-"));
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
+// A command of the loop may outlive it for a moment.
+afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }));
 
 const mountsBelow = (directory: string): readonly string[] =>
   readFileSync("/proc/self/mountinfo", "utf8")
