@@ -7,7 +7,7 @@ const maxUnanswered = 2;
 
 /**
  * Opens a new session every 2 s while it is asked. The agent's own session is served by its own process, so it says nothing about a
- * server that accepts connections and does not answer them.
+ * server that accepts connections and leaves them unanswered.
  */
 export class SessionProbe {
   readonly #clock: Clock;

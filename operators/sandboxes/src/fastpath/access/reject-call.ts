@@ -48,7 +48,7 @@ export function rejectCall(request: CallRequest, response: CallResponse, error: 
   request.resume();
 }
 
-/** gRPC clients take headers for trailers only if they end the stream. With an empty body, a frame of its own would end it. */
+/** gRPC clients take headers for trailers only if they end the stream. An empty body would end it with a separate frame. */
 function respondOverHttp2(
   { stream }: Http2ServerRequest,
   response: Http2ServerResponse,
