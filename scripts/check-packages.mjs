@@ -41,7 +41,8 @@ function findProblems(folder, manifest, files) {
   for (const target of targets.flat(2).map((path) => posix.normalize(path))) {
     if (!files.has(target)) found.push(`${target} is exported but not packed`);
   }
-  if (manifest.name === "keelson" && !files.has("dist/examples/robots/hello.yaml")) found.push("the tour's examples are missing");
+  if (manifest.name === "keelson" && !files.has("dist/examples/robots/hello.yaml"))
+    found.push("the tour's examples are missing");
   const declared = new Set([manifest.name, ...Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })]);
   for (const file of files) {
     if (/\.test\.|\.tsbuildinfo$/.test(file)) found.push(`${file} is packed`);

@@ -38,10 +38,7 @@ const phrases = [
   [/(?<=[a-z] )beside (?=(the|a|an|its|it|them|their|another|other)\b)/, "alongside, next to"],
   [/\bagain and again\b/i, "repeatedly"],
   [/\bthere (is|are) no such\b/i, "… does not exist"],
-  [
-    /\b(is|are|was|were) not [a-z]+ any more\b/,
-    "no longer",
-  ],
+  [/\b(is|are|was|were) not [a-z]+ any more\b/, "no longer"],
   [/\b(does|do|did) not answer\b(?! (its|the|it|a|to)\b)/, "does not respond"],
   [/\bprocessor time\b/i, "CPU time"],
   [/, also (if|when|while|after|before|across|without)\b/, "even if, even when"],

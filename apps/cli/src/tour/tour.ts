@@ -77,7 +77,7 @@ export async function runTour(options: TourOptions): Promise<boolean> {
   export KUBECONFIG=${local.kubeconfig}
   kubectl get rjob,rtg,rtask,rb          # and it, rhinojobs, sb, pods ...
   kubectl explain rjob.spec --api-version=robot.k8s4r.io/v1alpha1\n
-Ctrl-C stops everything.\n`);
+Ctrl-C stops Keelson and the workloads of the tour. Other Pods keep running until you delete them.\n`);
     await aborted(signal);
     return succeeded;
   } finally {
