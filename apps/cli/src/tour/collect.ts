@@ -48,6 +48,8 @@ export async function collect(
       if (isFirst) unlisted--;
       isFirst = false;
       changed();
+      // Otherwise a watch would be opened that is aborted before it starts.
+      if (done.signal.aborted) return;
       await followWatch(
         await client.watch(type, {
           ...options,
